@@ -89,17 +89,22 @@ def merged(ours: Any, users: Any) -> Any:
     if isinstance(ours, Default):
         return ours.value if users is ABSENT else users
     if isinstance(ours, Mapping):
-        theirs = users if isinstance(users, Mapping) else {}
-        found = {key: merged(value, theirs.get(key, ABSENT)) for key, value in ours.items()}
-        found |= {key: value for key, value in theirs.items() if key not in ours}
-        found = {key: value for key, value in found.items() if value is not ABSENT}
-        return found if found or not isinstance(ours, Optional) else ABSENT
+        fields = _merged_fields(ours, users if isinstance(users, Mapping) else {})
+        return ABSENT if not fields and isinstance(ours, Optional) else fields
     if isinstance(ours, list):
         key = key_of(ours)
         if key is None or not isinstance(users, list):
             return [merged(value, ABSENT) for value in ours]
         return _merged_objects(ours, users, key)
     return ours
+
+
+def _merged_fields(ours: Mapping[str, Any], users: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {key: merged(value, users.get(key, ABSENT)) for key, value in ours.items()}
+    for key, value in users.items():
+        if key not in ours:
+            fields[key] = value
+    return {key: value for key, value in fields.items() if value is not ABSENT}
 
 
 def _merged_objects(ours: list[Any], users: list[Any], key: str) -> list[Any]:
@@ -109,8 +114,8 @@ def _merged_objects(ours: list[Any], users: list[Any], key: str) -> list[Any]:
     every = named.pop(EVERY, ABSENT)
     result = [merged(each, overlaid(every, named.get(each[key], ABSENT), key)) for each in ours]
     if not isinstance(ours, Closed):
-        known = {each[key] for each in ours} | {EVERY}
-        result += [each for each in objects if _name(each, key) not in known]
+        names = {each[key] for each in ours} | {EVERY}
+        result += [each for each in objects if _name(each, key) not in names]
     return result
 
 
@@ -130,14 +135,14 @@ def contradictions(ours: Any, users: Any, path: KeyPath = ()) -> Iterator[Contra
         number = quantity(users)
         if number is not None and number < ours.least:
             yield Contradiction(path, Least(f"{_quantity_text(ours.least)} or more"), users)
-    elif isinstance(ours, Mapping) and isinstance(users, Mapping):
+    elif isinstance(ours, Mapping) and (isinstance(users, Mapping) or users is ABSENT):
+        fields = users if isinstance(users, Mapping) else {}
         for key, value in ours.items():
-            yield from contradictions(value, users.get(key, ABSENT), (*path, key))
-    elif isinstance(ours, list) and (isinstance(users, list) or (users is ABSENT and key_of(ours) is not None)):
-        yield from _in_lists(ours, users if isinstance(users, list) else [], path)
-    elif isinstance(ours, Mapping) and users is ABSENT:
-        for key, value in ours.items():
-            yield from contradictions(value, ABSENT, (*path, key))
+            yield from contradictions(value, fields.get(key, ABSENT), (*path, key))
+    elif isinstance(ours, list) and isinstance(users, list):
+        yield from _in_lists(ours, users, path)
+    elif isinstance(ours, list) and users is ABSENT and key_of(ours) is not None:
+        yield from _in_lists(ours, [], path)
     elif ours is not users and _plain(ours) != _plain(users):
         yield Contradiction(path, ours, users)
 
@@ -152,8 +157,8 @@ def released(ours: Any, users: Any) -> Any:
                 fields[key] = released(mine, value)
         return fields
     if isinstance(ours, list) and isinstance(users, list) and (key := key_of(ours)) is not None:
-        known = {one[key]: one for one in ours}
-        return [released(known.get(_name(value, key), USER), value) for value in users]
+        by_name = {mine[key]: mine for mine in ours}
+        return [released(by_name.get(_name(value, key), USER), value) for value in users]
     return users
 
 
@@ -166,33 +171,35 @@ def _in_lists(ours: list[Any], users: list[Any], path: KeyPath) -> Iterator[Cont
     key = key_of(ours)
     if key is None:
         if len(ours) == len(users):
-            for index, (one, other) in enumerate(zip(ours, users, strict=True)):
-                yield from contradictions(one, other, (*path, index))
+            for index, (value, theirs) in enumerate(zip(ours, users, strict=True)):
+                yield from contradictions(value, theirs, (*path, index))
         else:
             yield Contradiction(path, ours, users)
         return
-    seen = set()
-    known = {one[key]: one for one in ours}
+    by_name = {mine[key]: mine for mine in ours}
     for index, theirs in enumerate(users):
         name = _name(theirs, key)
-        seen.add(name)
         if name == EVERY:
-            for one in ours:
-                yield from contradictions({**one, key: EVERY}, theirs, (*path, index))
-        elif name in known:
-            yield from contradictions(known[name], theirs, (*path, index))
+            for mine in ours:
+                yield from contradictions({**mine, key: EVERY}, theirs, (*path, index))
+        elif name in by_name:
+            yield from contradictions(by_name[name], theirs, (*path, index))
         elif isinstance(ours, Closed):
             yield Contradiction((*path, index), ABSENT, theirs)
-    for one in ours:
-        if one[key] not in seen:
-            yield Contradiction((*path, f"{key}={one[key]}"), one, ABSENT)
+    names = {_name(theirs, key) for theirs in users}
+    for mine in ours:
+        if mine[key] not in names:
+            yield Contradiction((*path, f"{key}={mine[key]}"), mine, ABSENT)
 
 
 def key_of(objects: list[Any]) -> str | None:
     """Return the key that names the objects of a list, ``None`` if they have no names."""
-    return next(
-        (key for key in NAMES if objects and all(isinstance(one, Mapping) and key in one for one in objects)), None
-    )
+    if not objects:
+        return None
+    for key in NAMES:
+        if all(isinstance(value, Mapping) and key in value for value in objects):
+            return key
+    return None
 
 
 def _name(value: Any, key: str) -> str | None:
