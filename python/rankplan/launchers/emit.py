@@ -107,26 +107,28 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
         raise wrong_type("to", to, "a text")
     if not isinstance(stated, EmitOptions):
         raise wrong_type("options", stated, "a rankplan.EmitOptions")
-    saved, is_kept = Options(), True
+    of_file: Options | None = None
     if not isinstance(plan, Plan):
         if not isinstance(plan, str | os.PathLike):
             raise wrong_type("plan", plan, "a rankplan.Plan, or the path of a file that was written for a launcher")
         written = read_emitted(plan)
         plan = written.emitted.plan
         if written.launcher == to:
-            saved, is_kept = written.emitted.options, False
+            of_file = written.emitted.options
     launcher = LAUNCHERS.get(to)
     if launcher is None:
         raise ValueError(f"unknown target {to!r}; {did_you_mean(to, LAUNCHERS, 'the targets are')}")
-    if plan.job is not None and is_kept:
+    if plan.job is not None and of_file is None:
         stated = stated.besides(kept_options(plan.job.emit, to, launcher.options, launcher.own))
-    if unused := stated.unused(launcher.options, launcher.own):
+    unused = stated.unused(launcher.options, launcher.own)
+    if unused:
         raise ValueError(f"{to} does not take {' and '.join(unused)}")
     check_values(stated.own or {}, launcher.own)
-    complete = stated.over(saved)
+    complete = stated.over(Options() if of_file is None else of_file)
     if starts_itself(plan):
-        complete = with_trainer(complete, plan, launcher, is_written=not is_kept)
-    if (wrong := wrong_options(plan, launcher, complete)) is not None:
+        complete = with_trainer(complete, plan, launcher, is_written=of_file is not None)
+    wrong = wrong_options(plan, launcher, complete)
+    if wrong is not None:
         raise ValueError(wrong)
     draft = Draft(plan, complete)
     guest = LAUNCHERS.guest(to)

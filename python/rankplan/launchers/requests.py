@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import lcm
 from typing import TypeAlias
 
@@ -86,10 +86,18 @@ def _ask(draft: Draft, rule: NodeRule, level: str, groups: Sequence[range], size
             return
         first = groups[index].start
         spans[index].add((nodes[0] - first, nodes[-1] - first))
-    for index, group in enumerate(groups):
-        divisors = (one for one in range(1, len(group) + 1) if len(group) % one == 0)
-        size = next(one for one in divisors if all(low // one == high // one for low, high in spans[index]))
-        sizes[index][rule.level or 0] = lcm(size, sizes[index].get(rule.level or 0, 1))
+    level_index = rule.level or 0
+    for group, of_group, sizes_of_group in zip(groups, spans, sizes, strict=True):
+        size = _slice_size(len(group), of_group)
+        sizes_of_group[level_index] = lcm(size, sizes_of_group.get(level_index, 1))
+
+
+def _slice_size(nodes: int, spans: Collection[tuple[int, int]]) -> int:
+    """Return the least divisor of a number of nodes for which no span, of a first and a last node, is in two slices."""
+    for size in range(1, nodes):
+        if nodes % size == 0 and all(first // size == last // size for first, last in spans):
+            return size
+    return nodes
 
 
 def _who(rule: NodeRule, nodes: Sequence[int]) -> str:

@@ -68,7 +68,9 @@ def quoted(word: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    return f"\\x{ord(found[0]):02x}" if found[0] < " " or found[0] == "\x7f" else f"\\{found[0]}"
+    character = found[0]
+    is_control = character < " " or character == "\x7f"
+    return f"\\x{ord(character):02x}" if is_control else f"\\{character}"
 
 
 @frozen
@@ -108,10 +110,14 @@ def commands_read(plan: Plan, text: str, pattern: Callable[[str], str]) -> dict[
 
     ``pattern`` returns, for a component, the expression whose two groups are its port and its command.
     """
-    lines = ((index, name, re.search(pattern(name), text, re.M)) for index, name in enumerate(plan))
-    found = [(index, name, line) for index, name, line in lines if line is not None]
-    commands = {name: Verbatim(line[2]) for _, name, line in found}
-    return {"commands": commands, "port": int(found[0][2][1]) - found[0][0]} if found else {"commands": commands}
+    commands: dict[str, Verbatim] = {}
+    ports: list[int] = []
+    for index, name in enumerate(plan):
+        line = re.search(pattern(name), text, re.M)
+        if line is not None:
+            commands[name] = Verbatim(line[2])
+            ports.append(int(line[1]) - index)
+    return {"commands": commands, "port": ports[0]} if ports else {"commands": commands}
 
 
 def folder_lines(parent: str) -> Iterator[str]:
@@ -166,23 +172,33 @@ def split(text: str, is_own: Callable[[str, Sequence[str]], bool]) -> tuple[Head
     above them.
     """
     lines = text.removesuffix("\n").split("\n")
-    shebang = lines.pop(0) if lines and lines[0].startswith("#!") else _SHEBANG
-    numbered = list(enumerate(lines, 2 if text.startswith("#!") else 1))
-    body = next((at for at, (_, line) in enumerate(numbered) if line == STRICT), len(numbered))
-    mark = next((at for at, (_, line) in enumerate(numbered[:body]) if line.startswith(DIGEST)), None)
-    if mark is None:
-        body = len(numbered)
+    first_number = 1
+    shebang = _SHEBANG
+    if lines[0].startswith("#!"):
+        shebang = lines.pop(0)
+        first_number = 2
+    numbered = list(enumerate(lines, first_number))
+    body = _first(lines, lambda line: line == STRICT)
+    digest = _first(lines[:body], lambda line: line.startswith(DIGEST))
+    if digest == body:
+        body = digest = len(lines)
     head = numbered[:body]
-    first = next((at for at, (_, line) in enumerate(head) if line.strip() and line[0] != "#"), body)
+    commands = _first(lines[:body], lambda line: line.strip() != "" and line[0] != "#")
     own: list[tuple[int, str]] = []
-    for one in head[mark:first] if mark is not None else ():
-        if one[1].startswith(DIGEST) or is_own(one[1], [line for _, line in own]):
-            own.append(one)
-    options = tuple(one for one in head[:first] if one not in own)
-    return Head(shebang, options, tuple(head[first:])), (*own, *numbered[body:])
+    for number, line in head[digest:commands]:
+        if line.startswith(DIGEST) or is_own(line, [above for _, above in own]):
+            own.append((number, line))
+    options = tuple(numbered_line for numbered_line in head[:commands] if numbered_line not in own)
+    return Head(shebang, options, tuple(head[commands:])), (*own, *numbered[body:])
+
+
+def _first(lines: Sequence[str], is_meant: Callable[[str], bool]) -> int:
+    """Return the index of the first line of a kind; the number of lines if there is none."""
+    return next((index for index, line in enumerate(lines) if is_meant(line)), len(lines))
 
 
 def script(head: Head, digest: str, options: Sequence[str], body: Sequence[str]) -> str:
     """Return a script; ``options`` are rankplan's lines of the head."""
-    before, after = ([line for _, line in lines] for lines in (head.options, head.commands))
+    before = [line for _, line in head.options]
+    after = [line for _, line in head.commands]
     return "\n".join([head.shebang, *before, DIGEST + digest, *options, *after, STRICT, *body, ""])
