@@ -41,38 +41,44 @@ class _Tree:
         if depth == len(self._domains):
             yield indent + self._named(RankSet(nodes))
             return
-        domains = self._domains[depth]
-        found: dict[int, list[int]] = {}
+        level = self._domains[depth]
+        nodes_of: dict[int, list[int]] = {}
         for node in nodes:
-            found.setdefault(domains.ids[node], []).append(node)
+            nodes_of.setdefault(level.ids[node], []).append(node)
+        is_innermost = depth + 1 == len(self._domains)
         unlabelled: list[int] = []
-        for index, here in sorted(found.items()):
-            label = domains.names[index][-1]
+        for domain, inside in sorted(nodes_of.items()):
+            label = level.names[domain][-1]
             if label is None:
-                unlabelled += here
-                continue
-            last = depth + 1 == len(self._domains)
-            text = self._named(RankSet(here)) if last else counted(len(here), "node")
-            yield f"{indent}{domains.level} {label}: {text}"
-            if not last:
-                yield from self.below(depth + 1, here, indent + "  ")
+                unlabelled += inside
+            elif is_innermost:
+                yield f"{indent}{level.level} {label}: {self._named(RankSet(inside))}"
+            else:
+                yield f"{indent}{level.level} {label}: {counted(len(inside), 'node')}"
+                yield from self.below(depth + 1, inside, indent + "  ")
         if unlabelled:
-            yield f"{indent}no {domains.level}: {self._named(RankSet(unlabelled))}"
+            yield f"{indent}no {level.level}: {self._named(RankSet(unlabelled))}"
 
     def _named(self, nodes: RankSet) -> str:
-        """Return nodes in a line: ranks, names, and excluded hardware."""
+        """Return nodes in a line: ranks, names, excluded hardware, and what other jobs have."""
         text = nodes_text(nodes)
-        here = [self._specs[node] for node in nodes if node in self._specs]
-        names = [spec.name for spec in here if spec.hostname or spec.ip]
+        specs = [self._specs[node] for node in nodes if node in self._specs]
+        names = [spec.name for spec in specs if spec.hostname or spec.ip]
         if names:
             text += f" ({listed(names, _MOST_NAMES)})"
-        broken = RankSet(spec.rank for spec in here if not spec.healthy)
-        parts = [nodes_text(broken)] if broken else []
-        partly = (spec for spec in here if spec.unhealthy and spec.healthy)
-        parts += [f"accelerator {spec.unhealthy} of node {spec.rank}" for spec in partly]
-        text = f"{text}; excluded: {', '.join(parts)}" if parts else text
-        taken = RankSet(spec.rank for spec in here if spec.taken is not None)
-        return f"{text}; taken: {nodes_text(taken)}" if taken else text
+        excluded = []
+        unhealthy = RankSet(spec.rank for spec in specs if not spec.healthy)
+        if unhealthy:
+            excluded.append(nodes_text(unhealthy))
+        for spec in specs:
+            if spec.healthy and spec.unhealthy:
+                excluded.append(f"accelerator {spec.unhealthy} of node {spec.rank}")
+        if excluded:
+            text += f"; excluded: {', '.join(excluded)}"
+        taken = RankSet(spec.rank for spec in specs if spec.taken is not None)
+        if taken:
+            text += f"; taken: {nodes_text(taken)}"
+        return text
 
 
 def hardware_lines(inventory: Inventory) -> list[str]:
@@ -100,9 +106,9 @@ def _described(spec: NodeSpec) -> Iterator[str]:
     if spec.numa:
         yield _cores(spec)
     for node in sorted({*spec.numa, *spec.memory}):
-        size = f"{spec.memory[node] / 1024:.0f} GiB" if node in spec.memory else ""
         cpus = f"CPUs {spec.numa[node]}" if spec.numa.get(node) else "no CPUs"
-        yield f"NUMA node {node}: {', '.join(filter(None, (cpus, size)))}"
+        size = f", {spec.memory[node] / 1024:.0f} GiB" if node in spec.memory else ""
+        yield f"NUMA node {node}: {cpus}{size}"
     alike: dict[str, list[int]] = {}
     for index, device in enumerate(spec.devices):
         alike.setdefault(_accelerator(device), []).append(index)
@@ -115,29 +121,41 @@ def _described(spec: NodeSpec) -> Iterator[str]:
 
 def _cores(spec: NodeSpec) -> str:
     parts = [counted(len(spec.sockets), "socket")] if spec.sockets else []
-    cores = [usable for core in spec.cores for here in spec.numa.values() if (usable := core & here)]
-    if cores:
-        least, most = min(map(len, cores)), max(map(len, cores))
-        each = "" if most == 1 else f" with {least if least == most else f'{least}-{most}'} threads"
-        parts.append(f"{counted(len(cores), 'core')}{each}")
+    usable = [core & cpus for core in spec.cores for cpus in spec.numa.values()]
+    threads = [len(core) for core in usable if core]
+    if threads:
+        text = counted(len(threads), "core")
+        if max(threads) > 1:
+            text += f" with {'-'.join(map(str, sorted({min(threads), max(threads)})))} threads"
+        parts.append(text)
     if spec.caches:
         parts.append(counted(len(spec.caches), "largest cache"))
     return ", ".join(parts) or counted(sum(map(len, spec.numa.values())), "CPU")
 
 
 def _accelerator(device: AcceleratorFacts) -> str:
-    memory = f"{device.memory / 1024:.0f} GiB" if device.memory is not None else None
-    numa = f"NUMA node {device.numa}" if device.numa is not None else None
-    card = None
+    facts = []
+    if device.model:
+        facts.append(printable(device.model))
+    if device.memory is not None:
+        facts.append(f"{device.memory / 1024:.0f} GiB")
+    if device.numa is not None:
+        facts.append(f"NUMA node {device.numa}")
     if device.nic is not None:
-        card = f"card {device.nic}" + (f" ({device.distance})" if device.distance else "")
-    model = None if device.model is None else printable(device.model)
-    return ", ".join(filter(None, (model, memory, numa, card)))
+        distance = f" ({device.distance})" if device.distance else ""
+        facts.append(f"card {device.nic}{distance}")
+    return ", ".join(facts)
 
 
 def _nic(nic: NicFacts) -> str:
-    state = None if nic.active else "down"
-    rate = f"{nic.rate:g} Gbit/s" if nic.rate is not None else None
-    numa = f"NUMA node {nic.numa}" if nic.numa is not None else None
-    facts = ", ".join(filter(None, (state, "bonded" if nic.bonded else None, rate, numa)))
-    return f"card {printable(nic.name)}{': ' if facts else ''}{facts}"
+    facts = []
+    if not nic.active:
+        facts.append("down")
+    if nic.bonded:
+        facts.append("bonded")
+    if nic.rate is not None:
+        facts.append(f"{nic.rate:g} Gbit/s")
+    if nic.numa is not None:
+        facts.append(f"NUMA node {nic.numa}")
+    name = f"card {printable(nic.name)}"
+    return f"{name}: {', '.join(facts)}" if facts else name
