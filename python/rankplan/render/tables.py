@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, groupby, repeat
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankplan._core import CLUSTER, WHOLE_NODE, Pattern, Placement, RankSet
 from rankplan.hardware.policies import NO_BINDING
@@ -117,31 +116,41 @@ def _folded(plan: Plan, needs: ProcessNeeds | None) -> Table:
     columns = "ranks", "nodes", "ranks per node#", "uses", "see", "node group"
     result = table("component", *columns, *_more(plan, needs))
     for component, rows in plan.items():
-        found = _nodes(plan.inventory, rows, needs)
-        folds = [(use, list(nodes)) for use, nodes in groupby(found, key=itemgetter(0))]
-        for use, nodes in folds[:MOST_ROWS]:
-            ranks = RankSet(chain.from_iterable(chain.from_iterable(here for _, _, here in nodes)))
+        folds = [(cells, list(nodes)) for cells, nodes in groupby(_nodes(plan.inventory, rows, needs), _cells_of)]
+        for cells, nodes in folds[:MOST_ROWS]:
+            ranks = RankSet(chain.from_iterable(chain.from_iterable(node.ranks for node in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
-            where = RankSet(node for _, node, _ in nodes)
-            result.add_row(component, shown, str(where), *use)
+            result.add_row(component, shown, str(RankSet(node.rank for node in nodes)), *cells)
         if len(folds) > MOST_ROWS:
             result.add_row(component, f"and {len(folds) - MOST_ROWS} more lines")
     return result
 
 
-def _nodes(
-    inventory: Inventory, component: Component, needs: ProcessNeeds | None
-) -> Iterator[tuple[tuple[str, ...], int, list[range]]]:
-    """Yield each node of a component: the cells about the resources of its ranks, its node rank, and the ranks.
+class _Node(NamedTuple):
+    """A node of a component: the cells about the resources of its ranks, its node rank, and the ranks."""
 
-    Nodes with the same patterns and ids are read once.
+    cells: tuple[str, ...]
+    rank: int
+    ranks: list[range]
+
+
+def _cells_of(node: _Node) -> tuple[str, ...]:
+    return node.cells
+
+
+def _nodes(inventory: Inventory, component: Component, needs: ProcessNeeds | None) -> Iterator[_Node]:
+    """Yield each node of a component and node group, with the cells about its ranks.
+
+    Nodes with the same patterns, the same ids and the same need of memory have the same cells, which are made once.
+    This does not hold for components with devices on other nodes, nor for cores that other components take: a pattern
+    has neither. The cells of those are made for each node.
     """
-    rows, bound = component.rows, component.binding != NO_BINDING
-    stretches = (
-        repeat((spec.accelerator_type, spec.accelerator_ids, spec.facts if bound else ""), len(nodes))
-        for nodes, spec in inventory.stretches()
-    )
-    kind_of = list(chain.from_iterable(stretches))
+    rows = component.rows
+    is_bound = component.binding != NO_BINDING
+    kind_of: list[tuple[Any, ...]] = []
+    for nodes, spec in inventory.stretches():
+        kind = (spec.accelerator_type, spec.accelerator_ids, spec.facts if is_bound else "")
+        kind_of += repeat(kind, len(nodes))
     by_group: dict[tuple[int, str], list[tuple[int, Pattern]]] = {}
     runs = rows.runs(at_home=True)
     for run in runs:
@@ -149,50 +158,66 @@ def _nodes(
         for offset in range(run.nodes):
             first = run.first_rank + offset * pattern.processes
             by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
-    away = rows.runs() != runs or bool(component.beside)
-    uses: dict[Any, tuple[str, ...]] = {}
+    is_each_different = rows.runs() != runs or bool(component.beside)
+    made: dict[Any, tuple[str, ...]] = {}
     for (node, _), parts in by_group.items():
         ranks = [range(first, first + pattern.processes) for first, pattern in parts]
-        # a pattern does not contain the other node of a device, nor the cores that other components take
         state = None if needs is None else needs.at(node)
-        key = ranks[0].start if away else (kind_of[node], state, *(pattern for _, pattern in parts))
-        if key not in uses:
-            here = [rows[rank] for rank in chain.from_iterable(ranks)]
-            use: tuple[str, ...] = str(len(here)), _what(here), _seen(here), here[0].node_group_label
-            use = (*use, _cpus(component, here)) if bound else use
-            uses[key] = use if needs is None else (*use, *need_cells(needs.worst(component.name, here)))
-        yield uses[key], node, ranks
+        key: Any = (kind_of[node], state, *(pattern for _, pattern in parts))
+        if is_each_different:
+            key = ranks[0].start
+        if key not in made:
+            made[key] = _node_cells(component, [rows[rank] for rank in chain.from_iterable(ranks)], needs)
+        yield _Node(made[key], node, ranks)
+
+
+def _node_cells(component: Component, rows: list[Placement], needs: ProcessNeeds | None) -> tuple[str, ...]:
+    """Return the cells about the resources of the ranks of a component on one node."""
+    cells = [str(len(rows)), _what(rows), _seen(rows), rows[0].node_group_label]
+    if component.binding != NO_BINDING:
+        cells.append(_cpus(component, rows))
+    if needs is not None:
+        cells += need_cells(needs.worst(component.name, rows))
+    return tuple(cells)
 
 
 def _cpus(component: Component, rows: list[Placement]) -> str:
     """Return the CPUs of the processes of one node together, and whether each has only its own part."""
-    each = [component.cpus(row.rank) for row in rows]
-    every = RankSet().union(*(cpus for cpus in each if cpus is not None))
-    if not every:
+    of_ranks = [component.cpus(row.rank) for row in rows]
+    together = RankSet().union(*(cpus for cpus in of_ranks if cpus is not None))
+    if not together:
         return "any"
-    return f"{every}{', each rank its own' if any(cpus != every for cpus in each) else ''}"
+    differ = any(cpus != together for cpus in of_ranks)
+    return f"{together}, each rank its own" if differ else str(together)
 
 
 def _seen(rows: list[Placement]) -> str:
     """Return the devices that the processes of one node see, and whether each sees only its own part."""
-    each = [tuple(row.visible_accelerators) for row in rows]
-    seen = tuple(dict.fromkeys(chain.from_iterable(each)))
-    first = " first" if rows[0].visibility == "own-first" else ""
-    apart = f", each rank its own{first}" if any(visible != seen for visible in each) else ""
-    return f"{ids(rows[0].accelerator_type, seen)}{apart}"
+    of_ranks = [tuple(row.visible_accelerators) for row in rows]
+    together = tuple(dict.fromkeys(chain.from_iterable(of_ranks)))
+    text = ids(rows[0].accelerator_type, together)
+    if all(visible == together for visible in of_ranks):
+        return text
+    return f"{text}, each rank its own{' first' if rows[0].visibility == 'own-first' else ''}"
 
 
 def _what(rows: list[Placement]) -> str:
     resource = rows[0].resource_type
     if resource == WHOLE_NODE:
         return "node"
-    counts = Counter(chain.from_iterable(row.local_hardware_ranks for row in rows))
-    each, sharing = {len(row.local_hardware_ranks) for row in rows}, set(counts.values())
-    away = sum(len(row.devices) for row in rows) - counts.total()
-    how = [f"{_span(each)} per rank"] if each != {1} else []
-    how += [f"{_span(sharing)} ranks per {resource}"] if sharing != {1} else []
-    how += [f"{away} more on other nodes"] if away else []
-    return ", ".join([f"{resource}{'s' if len(counts) > 1 else ''} {RankSet(counts)}", *how])
+    users = Counter(chain.from_iterable(row.local_hardware_ranks for row in rows))
+    noun = f"{resource}s" if len(users) > 1 else resource
+    parts = [f"{noun} {RankSet(users)}"]
+    per_rank = {len(row.local_hardware_ranks) for row in rows}
+    if per_rank != {1}:
+        parts.append(f"{_span(per_rank)} per rank")
+    ranks_per_resource = set(users.values())
+    if ranks_per_resource != {1}:
+        parts.append(f"{_span(ranks_per_resource)} ranks per {resource}")
+    on_other_nodes = sum(len(row.devices) for row in rows) - users.total()
+    if on_other_nodes:
+        parts.append(f"{on_other_nodes} more on other nodes")
+    return ", ".join(parts)
 
 
 def _span(numbers: set[int]) -> str:
@@ -206,54 +231,84 @@ def weights_table(weights: WeightMap) -> Table:
     result = table(f"{weights.sender.name}#", "node#", "sends to", "nodes", "where")
     for slot, receivers in enumerate(weights):
         node, _ = weights.sender.layout.place(slot)
-        nodes = RankSet({weights.receiver.layout.place(one)[0] for one in receivers})
-        where = Counter(_near(weights, slot, one) for one in receivers)
+        nodes = _receiver_nodes(weights, receivers)
+        where = Counter(_near(weights, slot, receiver) for receiver in receivers)
         result.add_row(str(slot), str(node), _ranks(RankSet(receivers)), str(nodes) or "-", _counts(where))
     return result
 
 
 def _folded_weights(weights: WeightMap) -> Table:
     result = table(weights.sender.name, "nodes", "sends to", "nodes", "each", "where")
-    for lines, (key, nodes) in enumerate(groupby(_senders(weights), key=lambda node: node[0])):
+    for lines, ((receivers_each, where), nodes) in enumerate(groupby(_senders(weights), _alike)):
         if lines == MOST_ROWS:
             result.add_row("and more lines")
             break
-        _, senders, places, receivers, theirs = (list(part) for part in zip(*nodes, strict=True))
-        each, where = key
-        total = Counter({name: count * len(places) for name, count in where})
+        folded = list(nodes)
+        total = Counter({name: count * len(folded) for name, count in where})
         result.add_row(
-            _ranks(RankSet(slot for slots in senders for slot in slots)),
-            str(RankSet(places)),
-            _ranks(RankSet(slot for slots in receivers for slot in slots)),
-            _ranks(RankSet(node for nodes_ in theirs for node in nodes_)),
-            str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}",
+            _ranks(RankSet(slot for node in folded for slot in node.senders)),
+            str(RankSet(node.rank for node in folded)),
+            _ranks(RankSet(slot for node in folded for slot in node.receivers)),
+            _ranks(RankSet(other for node in folded for other in node.receiver_nodes)),
+            "-".join(map(str, dict.fromkeys([receivers_each[0], receivers_each[-1]]))),
             _counts(total),
         )
     return result
 
 
-def _senders(weights: WeightMap) -> Iterator[tuple[Any, list[int], int, list[int], set[int]]]:
-    """Yield the senders of each node: a key that equal nodes share, slots, node, receivers, nodes of the receivers."""
-    places = weights.sender.layout.place
-    for node, group in groupby(range(len(weights)), key=lambda slot: places(slot)[0]):
-        senders = list(group)
-        sent = [weights[slot] for slot in senders]
-        where = Counter(
-            _near(weights, slot, one) for slot, receivers in zip(senders, sent, strict=True) for one in receivers
-        )
-        receivers = [one for each in sent for one in each]
-        key = tuple(sorted(set(map(len, sent)))), tuple(sorted(where.items()))
-        yield key, senders, node, receivers, {weights.receiver.layout.place(one)[0] for one in receivers}
+class _SenderNode(NamedTuple):
+    """The senders of a node, their receivers, how many each of them has, ascending, and how many are where."""
+
+    rank: int
+    senders: list[int]
+    receivers: list[int]
+    receiver_nodes: RankSet
+    receivers_each: tuple[int, ...]
+    where: tuple[tuple[str, int], ...]
+
+
+def _alike(node: _SenderNode) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]]:
+    """Return what the nodes of one row have in common."""
+    return node.receivers_each, node.where
+
+
+def _senders(weights: WeightMap) -> Iterator[_SenderNode]:
+    """Yield the senders of each node, in the order of their slots."""
+    place = weights.sender.layout.place
+    for node, slots in groupby(range(len(weights)), key=lambda slot: place(slot)[0]):
+        senders = list(slots)
+        receivers: list[int] = []
+        counts = set[int]()
+        where = Counter[str]()
+        for sender in senders:
+            of_sender = weights[sender]
+            receivers += of_sender
+            counts.add(len(of_sender))
+            where.update(_near(weights, sender, receiver) for receiver in of_sender)
+        nodes = _receiver_nodes(weights, receivers)
+        yield _SenderNode(node, senders, receivers, nodes, tuple(sorted(counts)), tuple(sorted(where.items())))
+
+
+def _receiver_nodes(weights: WeightMap, receivers: Iterable[int]) -> RankSet:
+    """Return the nodes of receivers."""
+    return RankSet({weights.receiver.layout.place(receiver)[0] for receiver in receivers})
 
 
 def _near(weights: WeightMap, sender: int, receiver: int) -> str:
-    here, there = weights.sender.layout.place(sender), weights.receiver.layout.place(receiver)
-    return _NEAR[0 if here == there and here[1] is not None else 1 if here[0] == there[0] else 2]
+    """Return where a receiver is, as its sender sees it: one of ``_NEAR``."""
+    sender_node, sender_index = weights.sender.layout.place(sender)
+    node, index = weights.receiver.layout.place(receiver)
+    same_device, same_node, other_node = _NEAR
+    if sender_node != node:
+        return other_node
+    return same_device if sender_index == index and index is not None else same_node
 
 
 def _counts(where: Counter[str]) -> str:
-    named = [name for name in _NEAR if name in where]
-    return ", ".join(f"{where[name]} {name}" if len(named) > 1 and where[name] else name for name in named) or "-"
+    names = [name for name in _NEAR if name in where]
+    if len(names) > 1:
+        names = [f"{where[name]} {name}" if where[name] else name for name in names]
+    return ", ".join(names) or "-"
 
 
 def _ranks(ranks: RankSet) -> str:
@@ -276,4 +331,4 @@ def plain_weights(weights: WeightMap) -> Iterator[dict[str, Any]]:
     sender, receiver = weights.sender.layout, weights.receiver.layout
     for slot, receivers in enumerate(weights):
         entry = {"slot": slot, "rank": sender.process_of(slot), "receivers": receivers}
-        yield entry | {"receiver_ranks": [receiver.process_of(one) for one in receivers]}
+        yield entry | {"receiver_ranks": [receiver.process_of(other) for other in receivers]}
