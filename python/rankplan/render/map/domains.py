@@ -12,7 +12,7 @@ from rankplan._core import RankSet
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import used_nodes
+from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.crossings import NEAR, WORDS, crossing
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
@@ -159,35 +159,48 @@ class _Charting:
 
     def _states(self) -> list[tuple[str, tuple[int, ...], str]]:
         """Return the state of each node, the components on it, and the job that has it."""
-        uses: dict[int, list[int]] = {}
+        components: dict[int, list[int]] = {}
         for index, component in enumerate(self.plan.values()):
             for rank in component.used_nodes():
-                if (place := self.places[rank]) is not None:
-                    uses.setdefault(place, []).append(index)
+                place = self.places[rank]
+                if place is not None:
+                    components.setdefault(place, []).append(index)
         facts = self.plan.inventory.facts
         marks = self.everything.excluding(() if facts is None else facts.exclude).marks
         jobs = {node: spec.taken for nodes, spec in self.everything.stretches() if spec.taken for node in nodes}
-        return [
-            (USED, tuple(uses[node]), jobs.get(node) or "")
-            if node in uses
-            else (TAKEN, (), jobs[node] or "")
-            if node in jobs
-            else (EXCLUDED if marks.get(node, ()) is None else SPARE, (), "")
-            for node in range(self.everything.num_nodes)
-        ]
+        states: list[tuple[str, tuple[int, ...], str]] = []
+        for node in range(self.everything.num_nodes):
+            job = jobs.get(node) or ""
+            if node in components:
+                states.append((USED, tuple(components[node]), job))
+            elif node in jobs:
+                states.append((TAKEN, (), job))
+            elif marks.get(node, ()) is None:
+                states.append((EXCLUDED, (), ""))
+            else:
+                states.append((SPARE, (), ""))
+        return states
 
     def _crossed(self, ids: Sequence[int]) -> dict[int, dict[str, None]]:
-        found: dict[int, dict[str, None]] = {}
+        """Return, for each domain of a level, what crosses it: in words, each once."""
+        crossed: dict[int, dict[str, None]] = {}
+        for name, component, kind in self._groups():
+            text = f"crossed by {WORDS[kind]} groups of {clean(name)}"
+            for ranks in component.layout.node_sets(kind):
+                places = (self.places[rank] for rank in ranks)
+                domains = {ids[place] for place in places if place is not None}
+                if len(domains) > 1:
+                    for domain in domains:
+                        crossed.setdefault(domain, {})[text] = None
+        return crossed
+
+    def _groups(self) -> Iterator[tuple[str, Component, str]]:
+        """Yield the kinds of groups of each component, those of more than one slot that should be near each other."""
         for name, component in self.plan.items():
-            for kind in NEAR if component.parallel.stated else ():
-                if component.layout.size(kind) < 2:
-                    continue
-                text = f"crossed by {WORDS[kind]} groups of {clean(name)}"
-                for ranks in component.layout.node_sets(kind):
-                    held = {ids[place] for rank in ranks if (place := self.places[rank]) is not None}
-                    for domain in held if len(held) > 1 else ():
-                        found.setdefault(domain, {})[text] = None
-        return found
+            if component.parallel.stated:
+                for kind in NEAR:
+                    if component.layout.size(kind) > 1:
+                        yield name, component, kind
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows; equal domains of one parent are one."""
@@ -274,7 +287,8 @@ class _Charting:
             for rule in rules:
                 alike.setdefault(self._rule(rule), []).append(rule)
             for text, several in alike.items():
-                wrong = [lack[0] for rule in several if labelled and (lack := broken(rule, self.plan, inventory))]
+                lacks = [broken(rule, self.plan, inventory) for rule in several] if labelled else []
+                wrong = [lack[0] for lack in lacks if lack]
                 yield clean(f"{word}, but {wrong[0]}" if wrong else f"{word}: {text}")
         for level, nodes in self.rules.balanced:
             ids = self.domains[level].ids
@@ -297,12 +311,10 @@ class _Charting:
     def _crossings(self) -> Iterator[str]:
         inventory = self.plan.inventory
         for domains in inventory.domains:
-            for name, component in self.plan.items():
-                for kind in NEAR if component.parallel.stated else ():
-                    if component.layout.size(kind) > 1:
-                        found = crossing(clean(name), component.layout, inventory, kind, domains)
-                        if found is not None:
-                            yield clean(found[0])
+            for name, component, kind in self._groups():
+                found = crossing(clean(name), component.layout, inventory, kind, domains)
+                if found is not None:
+                    yield clean(found[0])
 
     def _neighbours(self) -> Iterator[str]:
         jobs: dict[str, list[int]] = {}
@@ -310,7 +322,8 @@ class _Charting:
         for node, (state, _, job) in enumerate(self.states):
             if job:
                 jobs.setdefault(job, []).append(node)
-                both += [node] if state == USED else []
+                if state == USED:
+                    both.append(node)
         for job, nodes in jobs.items():
             yield f"beside: {short(job)} on {nodes_text(RankSet(nodes))}"
         if both:
