@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rankplan.moving.changes import LOST, MOVE, RENAME, RESHAPE, RESTART, START, STOP
@@ -29,13 +29,19 @@ def slots_table(transition: Transition) -> Table:
     kinds = [kind for kind in KINDS if any(slot.kind == kind for slot in transition.slots)]
     result = table("component", "slots#", "stay#", *(f"{kind}#" for kind in kinds), "gets#")
     for name, (old, new) in transition.sizes.items():
-        counts = Counter(slot.kind for slot in transition.slots if slot.component == name)
-        sizes = [slot.bytes for slot in transition.slots if slot.component == name and slot.slot is not None]
-        known = [size for size in sizes if size is not None]
-        gets = "unknown" if len(known) < len(sizes) else gigabytes(sum(known))
+        slots = [slot for slot in transition.slots if slot.component == name]
+        counts = Counter(slot.kind for slot in slots)
         numbers = [str(counts[kind] or "") for kind in kinds]
-        result.add_row(name, f"{old} -> {new}" if old != new else str(new), str(transition.stay[name]), *numbers, gets)
+        size = f"{old} -> {new}" if old != new else str(new)
+        gets = _bytes_text([slot.bytes for slot in slots if slot.slot is not None])
+        result.add_row(name, size, str(transition.stay[name]), *numbers, gets)
     return result
+
+
+def _bytes_text(sizes: Sequence[int | None]) -> str:
+    """Return the sum of bytes as text; it is unknown if one of them is."""
+    known = [size for size in sizes if size is not None]
+    return gigabytes(sum(known)) if len(known) == len(sizes) else "unknown"
 
 
 def gigabytes(size: int) -> str:
@@ -55,15 +61,15 @@ def summary_lines(transition: Transition) -> Iterator[str]:
         kept = transition.kept
         stays = f"; {gigabytes(kept)} stay where they are" if kept else ""
         yield f"{gigabytes(total)} move ({levels}){stays}"
-    renumbered = [name for name, numbers in transition.names.items() if list(numbers) != sorted(numbers)]
-    for name in renumbered:
-        numbers = " ".join(map(str, transition.names[name]))
-        yield f"{name}: its sets of data groups get the numbers {numbers}, so that less moves"
+    for name, numbers in transition.names.items():
+        if list(numbers) != sorted(numbers):
+            order = " ".join(map(str, numbers))
+            yield f"{name}: its sets of data groups get the numbers {order}, so that less moves"
     for name in transition.rollback:
         yield f"{name} loads its last checkpoint: no slot that is left has all of its states"
-    if any(move.converts for move in transition.moves):
-        names = sorted({move.component for move in transition.moves if move.converts})
-        yield f"{', '.join(names)}: the senders have another precision"
+    converted = sorted({move.component for move in transition.moves if move.converts})
+    if converted:
+        yield f"{', '.join(converted)}: the senders have another precision"
     if transition.offload:
         yield f"{gigabytes(transition.offload)} sleep on their hosts on the way"
     yield answer_line(transition)
