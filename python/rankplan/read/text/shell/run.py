@@ -114,14 +114,14 @@ class _Call(NamedTuple):
     """A simple command: its name and words, and the variables that it alone gets (``own``)."""
 
     name: str
-    found: tuple[Field, ...]
+    fields: tuple[Field, ...]
     simple: Simple
     own: frozenset[str]
 
     @property
     def texts(self) -> list[str]:
         """The texts of its arguments."""
-        return [field.text or "" for field in self.found[1:]]
+        return [field.text or "" for field in self.fields[1:]]
 
     @property
     def cause(self) -> Cause:
@@ -153,55 +153,57 @@ class _Run(Flow):
             for assignment in simple.assignments:
                 self._set(assignment, self._value(assignment))
             return True
-        found = tuple(field for word in simple.words for field in self.scope.fields(word))
-        name = found[0].text if found and not found[0].doubt else None
-        own = [one for one in simple.assignments if one.start < simple.words[0].start]  # they last as long as it
-        before = {one.name: self.scope.variables.get(one.name) for one in own}
-        new = [(one, self._value(one)) for one in simple.assignments if one not in own]
-        for assignment in own:
+        fields = tuple(field for word in simple.words for field in self.scope.fields(word))
+        name = fields[0].text if fields and not fields[0].doubt else None
+        # `A=1 command` sets A as long as the command runs, `export A=1` for good.
+        for_command = [assignment for assignment in simple.assignments if assignment.start < simple.words[0].start]
+        lasting = [assignment for assignment in simple.assignments if assignment not in for_command]
+        before = {assignment.name: self.scope.variables.get(assignment.name) for assignment in for_command}
+        lasting_values = [self._value(assignment) for assignment in lasting]
+        for assignment in for_command:
             self._set(assignment, self._value(assignment))
         if name in _DECLARING:
-            self._declare(name, found, [one.name for one, _ in new])
-            if name == "export":
-                names = [(field.text or "").partition("=")[0] for field in found[1:]]
-                self.exported |= {*names, *(one.name for one, _ in new)}
-        for assignment, value in new:
+            self._declare(name, fields, [assignment.name for assignment in lasting])
+        for assignment, value in zip(lasting, lasting_values, strict=True):
             self._set(assignment, value)
-        status = self._command(name, found, simple, frozenset(before))
-        for text, old in before.items():
-            self.restore(text, old)
+        status = self._command(name, fields, simple, frozenset(before))
+        for variable, old_value in before.items():
+            self.restore(variable, old_value)
         return status
 
-    def _declare(self, name: str, found: tuple[Field, ...], assigned: list[str]) -> None:
+    def _declare(self, name: str, fields: tuple[Field, ...], assigned: list[str]) -> None:
         """Follow ``local``, ``export`` and ``readonly``, whose ``name=value`` words may come from expansions."""
-        pairs = [(field.text or "").partition("=") for field in found[1:]]
+        pairs = [(field.text or "").partition("=") for field in fields[1:]]
+        if name == "export":
+            self.exported |= {*(text for text, _, _ in pairs), *assigned}
         if name == "local" and self.locals:
             for text in [*(text for text, _, _ in pairs if text.isidentifier()), *assigned]:
                 if text not in self.locals[-1]:
                     self.locals[-1][text] = self.scope.variables.pop(text, None)
-        for field, (text, equals, value) in zip(found[1:], pairs, strict=True):
+        for field, (text, equals, value) in zip(fields[1:], pairs, strict=True):
             if equals and text.isidentifier():
                 self.scope.variables[text] = (Piece(value, field.start, field.end),)
 
-    def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
+    def _command(self, name: str | None, fields: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
         """Follow a command of the shell, a function, or what another command starts."""
-        call = _Call(name or "", found, simple, own)
+        call = _Call(name or "", fields, simple, own)
         if name in _FOLLOWED:
             return _FOLLOWED[name](self, call)
         if name in _SETTING or (name == "printf" and call.texts[:1] == ["-v"]):
             return self._set_unread(call)
         if name in self.functions and self.running.count(name) < _MOST_TURNS:
             self.running.append(name)
-            status = self._call(self.functions[name], found[1:])
+            status = self._call(self.functions[name], fields[1:])
             self.running.pop()
             return status
-        return True if name in _SILENT else self._started(found, simple, own)
+        return True if name in _SILENT else self._started(fields, simple, own)
 
     def _test_of(self, call: _Call) -> bool | None:
         return self._test(call.name, call.simple.words)
 
     def _exit(self, call: _Call) -> bool | None:
-        self.ended, status = True, _status(call.texts)
+        status = _status(call.texts)
+        self.ended = True
         self.failed = status is False
         return status
 
@@ -210,16 +212,17 @@ class _Run(Flow):
         return _status(call.texts)
 
     def _leave_loop(self, call: _Call) -> bool:
-        self.broken, self.continues = self.loops > 0, call.name == "continue"
+        self.broken = self.loops > 0
+        self.continues = call.name == "continue"
         return True
 
     def _source_of(self, call: _Call) -> bool | None:
-        return self._source(call.found[1:], call.cause)
+        return self._source(call.fields[1:], call.cause)
 
     def _grep(self, call: _Call) -> bool | None:
         searched = quiet_search(call.texts)
         if searched is None:
-            return self._started(call.found, call.simple, call.own)
+            return self._started(call.fields, call.simple, call.own)
         return self._contains(searched)
 
     def _getopts(self, call: _Call) -> bool | None:
@@ -241,17 +244,17 @@ class _Run(Flow):
         return True
 
     def _set_words(self, call: _Call) -> bool:
-        self._set_arguments(call.found[1:])
+        self._set_arguments(call.fields[1:])
         return True
 
     def _cd(self, call: _Call) -> bool:
-        if len(call.found) == 2 and (folder := call.found[1].text):
+        if len(call.fields) == 2 and (folder := call.fields[1].text):
             self.scope.folder = posixpath.join(self.scope.folder, folder)
         return True
 
     def _set_unread(self, call: _Call) -> bool | None:
         """Forget the variables that a command sets to values which are not read; ``read -d`` of a text is."""
-        for text in [*call.texts, *(one.name for one in call.simple.assignments)]:
+        for text in [*call.texts, *(assignment.name for assignment in call.simple.assignments)]:
             if named := _NAMED.match(text):
                 self.scope.forget(named[1], call.cause)
         word = None if call.simple.document is None else call.simple.document.word
@@ -259,37 +262,37 @@ class _Run(Flow):
             self.scope.variables[call.texts[-1]] = self.scope.value(word)
         return None
 
-    def _started(self, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
+    def _started(self, fields: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
         """Follow what a command starts: the text or the commands that it passes on, else its program or script."""
-        launch = launched(found)
-        text = self._text_for_shell(found, launch, simple, own)
+        launch = launched(fields)
+        text = self._text_for_shell(fields, launch, simple, own)
         if text is not None and text_of(text) != "":
             launch = Launched("text", None, (), Field(text, simple.start, simple.start))
         if launch.kind == "program":
             arguments, commands = passed_on(launch.arguments)
             if commands:
-                rest = _without(found, arguments, launch)
+                rest = _without(fields, arguments, launch)
                 self._launch(replace(launch, arguments=arguments), rest, simple.start, own)
                 self._pass_on(commands, simple.start, own)
                 return None
-        return self._launch(launch, found, simple.start, own)
+        return self._launch(launch, fields, simple.start, own)
 
     def _text_for_shell(
-        self, found: tuple[Field, ...], launch: Launched, simple: Simple, own: frozenset[str]
+        self, fields: tuple[Field, ...], launch: Launched, simple: Simple, own: frozenset[str]
     ) -> Value | None:
         """Return the text that a command passes to another shell, ``None`` if it passes none.
 
         ``sbatch`` runs its here-document, or a script of a cluster that runs the text in ``COMMAND`` (NeMo-RL:
         ``ray.sub``). ``tmux send-keys`` types its words.
         """
-        name = posixpath.basename(found[0].text or "") if found else ""
+        name = posixpath.basename(fields[0].text or "") if fields else ""
         if name == "sbatch":
             if simple.document is not None and simple.document.word is not None:
                 return self.scope.value(simple.document.word)
             command = self.scope.variables.get("COMMAND") if "COMMAND" in self.exported | own else None
             return scalar(command) if command is not None and self._runs_command(launch) else None
-        if name == "tmux" and len(found) > 1 and found[1].text in ("send-keys", "send"):
-            typed = max(found[2:], key=lambda field: len(field.text or ""), default=None)
+        if name == "tmux" and len(fields) > 1 and fields[1].text in ("send-keys", "send"):
+            typed = max(fields[2:], key=lambda field: len(field.text or ""), default=None)
             return None if typed is None else typed.value
         return None
 
@@ -307,84 +310,100 @@ class _Run(Flow):
         script = self.opened(launch.program or "", self.scope.folder, path) if launch.kind == "script" else None
         return script is None or "COMMAND" in script[0]
 
-    def _launch(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> bool | None:
+    def _launch(self, launch: Launched, fields: tuple[Field, ...], start: int, own: frozenset[str]) -> bool | None:
         """Follow the script that a command runs, or add the command."""
-        begin: int | None = None
-        block: Block | None = None
-        if one.kind == "text" and one.text is not None and self.depth < _MOST_SCRIPTS:
-            begin = self._add_text(one.text.value)
-        elif one.kind == "script" and one.program and self.depth < _MOST_SCRIPTS:
-            begin, block = self._file(one.program) or (None, None)
-            if begin is not None and self.running.count(self.scope.sources.file(begin)) >= _MOST_TURNS:
-                begin = None
-        if begin is None:
-            self.commands.append(self._command_of(one, found, start, own))
-            return False if found and found[0].text == "false" else None
-        before, functions, passed = self.scope, self.functions, self.exported | own
-        variables = {name: value for name, value in before.variables.items() if name in passed}
-        for field in one.variables:
-            name, _, value = (field.text or "").partition("=")
-            variables[name] = (Piece(value, field.start, field.end),)
-        path: Value = (Piece(before.sources.file(begin), 0, 0),)
-        variables |= {"0": path, "BASH_SOURCE": path}
-        variables |= self._of_slurm(found, begin, one)
-        arguments = one.arguments if one.kind == "script" else one.arguments[1:]
-        self.scope = replace(before, variables=variables, arguments=arguments)
-        self.functions, self.depth = {}, self.depth + 1
-        around, exported = self.around, self.exported
+        script = self._script_of(launch)
+        if script is None:
+            self.commands.append(self._command_of(launch, fields, start, own))
+            return False if fields and fields[0].text == "false" else None
+        begin, block = script
+        outer = self.scope
+        functions = self.functions
+        around = self.around
+        exported = self.exported
+        variables = self._variables_for(launch, fields, begin, own)
+        arguments = launch.arguments if launch.kind == "script" else launch.arguments[1:]
+        self.scope = replace(outer, variables=variables, arguments=arguments)
+        self.functions = {}
+        if launch.kind == "text":
+            self.around = (*around, fields)
         self.exported = exported | variables.keys() - {"0", "BASH_SOURCE"}
-        if one.kind == "text":
-            self.around = (*around, found)
-        self.running.append(before.sources.file(begin))
+        self.depth += 1
+        self.running.append(outer.sources.file(begin))
         try:
-            status = self.block(parse(before.sources.text, begin) if block is None else block)
+            status = self.block(parse(outer.sources.text, begin) if block is None else block)
         except ShellSyntaxError:
-            if one.kind == "script":
+            if launch.kind == "script":
                 raise
             status = None  # its quotes may depend on the run
-            self.commands.append(Command(found, start, None, found))
-        self.scope, self.functions, self.depth = before, functions, self.depth - 1
-        self.around, self.exported = around, exported
+            self.commands.append(Command(fields, start, None, fields))
         self.running.pop()
+        self.depth -= 1
+        self.scope = outer
+        self.functions = functions
+        self.around = around
+        self.exported = exported
         self.ended = self.left = False
         return status
 
-    def _command_of(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> Command:
+    def _script_of(self, launch: Launched) -> tuple[int, Block | None] | None:
+        """Return the offset of the text that a command runs here, and its commands if they are parsed.
+
+        ``None`` for other commands, and for a script that cannot be read or that is too deep inside others or itself.
+        """
+        if self.depth >= _MOST_SCRIPTS:
+            return None
+        if launch.kind == "text" and launch.text is not None:
+            begin = self._add_text(launch.text.value)
+            return None if begin is None else (begin, None)
+        script = self._file(launch.program) if launch.kind == "script" and launch.program else None
+        if script is None or self.running.count(self.scope.sources.file(script[0])) >= _MOST_TURNS:
+            return None
+        return script
+
+    def _variables_for(
+        self, launch: Launched, fields: tuple[Field, ...], begin: int, own: frozenset[str]
+    ) -> dict[str, Variable]:
+        """Return the variables with which a script starts: those of the environment, and those that Slurm adds."""
+        path: Value = (Piece(self.scope.sources.file(begin), 0, 0),)
+        passed = self.exported | own
+        variables = {name: value for name, value in self.scope.variables.items() if name in passed}
+        variables |= _stated_variables(launch)
+        variables |= {"0": path, "BASH_SOURCE": path}
+        variables |= self._of_slurm(fields, begin, launch)
+        return variables
+
+    def _command_of(self, launch: Launched, words: tuple[Field, ...], start: int, own: frozenset[str]) -> Command:
         """Return a command with what its program gets, and where it runs."""
         passed = self.exported | own
         variables = {name: scalar(value) for name, value in self.scope.variables.items() if name in passed}
-        for field in one.variables:
-            name, _, value = (field.text or "").partition("=")
-            variables[name] = (Piece(value, field.start, field.end),)
-        fields = tuple(map(self._of_run, found))
-        arguments = (
-            fields[len(fields) - len(one.arguments) :]
-            if found[len(found) - len(one.arguments) :] == one.arguments
-            else tuple(map(self._of_run, one.arguments))
-        )
-        program = None if one.program is not None and is_of_run(one.program) else one.program
-        is_script = one.kind == "script"
-        return Command(fields, start, program, arguments, is_script, self.scope.folder, found, self.around, variables)
+        variables |= _stated_variables(launch)
+        fields = tuple(map(self._of_run, words))
+        count = len(words) - len(launch.arguments)
+        are_last = words[count:] == launch.arguments
+        arguments = fields[count:] if are_last else tuple(map(self._of_run, launch.arguments))
+        program = None if launch.program is not None and is_of_run(launch.program) else launch.program
+        is_script = launch.kind == "script"
+        return Command(fields, start, program, arguments, is_script, self.scope.folder, words, self.around, variables)
 
     def _of_run(self, field: Field) -> Field:
         """Return a field in which names that only a run knows are unknown."""
         if not any(is_of_run(piece.text) for piece in field.pieces):
             return field
-        pieces = tuple(
-            unknown(Cause("the nodes of the Slurm job", piece.start), piece.start, piece.end)
-            if is_of_run(piece.text)
-            else piece
-            for piece in field.pieces
-        )
-        return replace(field, pieces=pieces)
+        pieces = []
+        for piece in field.pieces:
+            if is_of_run(piece.text):
+                piece = unknown(Cause("the nodes of the Slurm job", piece.start), piece.start, piece.end)
+            pieces.append(piece)
+        return replace(field, pieces=tuple(pieces))
 
-    def _of_slurm(self, found: tuple[Field, ...], begin: int, one: Launched) -> Mapping[str, Value]:
+    def _of_slurm(self, fields: tuple[Field, ...], begin: int, launch: Launched) -> Mapping[str, Value]:
         """Return the variables that Slurm sets for what a command runs: a job, or the tasks of a step."""
-        names = [posixpath.basename(field.text or "") for field in found]
+        names = [posixpath.basename(field.text or "") for field in fields]
         if names[:1] == ["sbatch"]:
             stated = {**self.submitted(self.scope.sources.text[begin:], begin)}
-            for field, after in pairwise([*found[1:], None]):
-                if field is not None and (field.text or "").startswith("-") and field not in one.arguments:
+            for field, after in pairwise([*fields[1:], None]):
+                if field is not None and (field.text or "").startswith("-") and field not in launch.arguments:
                     stated |= self._of_option(field, after)
             return stated
         if "srun" in names:
@@ -393,7 +412,8 @@ class _Run(Flow):
 
     def _of_option(self, option: Field, after: Field | None) -> dict[str, Value]:
         """Return the variables that Slurm sets for an option of ``sbatch``; its value may be the word after it."""
-        text, value = option.text or "", (after.text if after is not None else None) or "-"
+        text = option.text or ""
+        value = (after.text if after is not None else None) or "-"
         line = text if "=" in text or value.startswith("-") else f"{text} {value}"
         return {
             name: tuple(replace(piece, start=option.start, end=option.end, assumed=None) for piece in pieces)
@@ -403,10 +423,10 @@ class _Run(Flow):
     def _file(self, name: str) -> tuple[int, Block] | None:
         """Return the offset and the commands of a script, which is parsed once; ``None`` if it cannot be read."""
         script = text_of(scalar(self.scope.variables["0"])) or ""
-        found = self.opened(name, self.scope.folder, script)
-        if found is None:
+        opened = self.opened(name, self.scope.folder, script)
+        if opened is None:
             return None
-        text, origin = found
+        text, origin = opened
         known = self.files.get(origin.file)
         if known is None or known[0] != text:
             begin = self.scope.sources.add(text, origin)
@@ -415,7 +435,8 @@ class _Run(Flow):
 
     def _add_text(self, value: Value) -> int | None:
         """Add the text of ``bash -c``, in which an unknown piece is a variable; return its offset."""
-        text, spans = "", list[Span]()
+        text = ""
+        spans: list[Span] = []
         for piece in value:
             shown = piece.text
             if piece.cause is not None:
@@ -427,53 +448,62 @@ class _Run(Flow):
             text += shown
         return self.scope.sources.add_expanded(text, spans) if text.strip() else None
 
-    def _source(self, found: tuple[Field, ...], cause: Cause) -> bool | None:
+    def _source(self, fields: tuple[Field, ...], cause: Cause) -> bool | None:
         """Follow the commands of another file as if they were here."""
-        name = found[0].text if found else None
+        name = fields[0].text if fields else None
         read = self._file(name) if name and self.depth < _MOST_SCRIPTS else None
         if read is None:
             self.skipped.append(cause)
             return None
         begin, block = read
-        before, arguments = self.scope.variables.get("BASH_SOURCE"), self.scope.arguments
+        before = self.scope.variables.get("BASH_SOURCE")
+        arguments = self.scope.arguments
         self.scope.variables["BASH_SOURCE"] = (Piece(self.scope.sources.file(begin), 0, 0),)
-        if found[1:]:
-            self.scope.arguments = found[1:]
+        if fields[1:]:
+            self.scope.arguments = fields[1:]
         self.depth += 1
         status = self.block(block)
         self.depth -= 1
-        self.left, self.scope.arguments = False, arguments
+        self.left = False
+        self.scope.arguments = arguments
         self.restore("BASH_SOURCE", before)
         return status
 
     def _contains(self, searched: QuietSearch) -> bool | None:
         """Return whether a file has a line that ``grep -q`` looks for; ``None`` if it cannot be read."""
         script = text_of(scalar(self.scope.variables["0"])) or ""
-        found = self.opened(searched.file, self.scope.folder, script)
-        return None if found is None else searched.matches(found[0])
+        opened = self.opened(searched.file, self.scope.folder, script)
+        return None if opened is None else searched.matches(opened[0])
 
-    def _set_arguments(self, found: tuple[Field, ...]) -> None:
+    def _set_arguments(self, fields: tuple[Field, ...]) -> None:
         """Follow ``set``: the words after the options become the arguments."""
         position = 0
-        while position < len(found) and (text := found[position].text) is not None and text[:1] in ("-", "+"):
+        while position < len(fields) and (text := fields[position].text) is not None and text[:1] in ("-", "+"):
             position += 2 if "o" in text else 1
             if text == "--":
-                self.scope.arguments = found[position:]
+                self.scope.arguments = fields[position:]
                 return
-        if position < len(found):
-            self.scope.arguments = found[position:]
+        if position < len(fields):
+            self.scope.arguments = fields[position:]
 
     def _call(self, body: Block, arguments: tuple[Field, ...]) -> bool | None:
-        outer, was_in_function = self.scope.arguments, self.scope.in_function
-        self.scope.arguments, self.scope.in_function = arguments, True
-        before, self.may_have_left = self.may_have_left, False
+        """Follow a function, and return whether it succeeds; that is unknown if it may have returned earlier."""
+        outer_arguments = self.scope.arguments
+        was_in_function = self.scope.in_function
+        may_have_left = self.may_have_left
+        self.scope.arguments = arguments
+        self.scope.in_function = True
+        self.may_have_left = False
         self.locals.append({})
         status = self.block(body)
-        status, self.may_have_left = None if self.may_have_left else status, before
+        if self.may_have_left:
+            status = None
         for name, value in self.locals.pop().items():
             self.restore(name, value)
         self.left = False
-        self.scope.arguments, self.scope.in_function = outer, was_in_function
+        self.may_have_left = may_have_left
+        self.scope.arguments = outer_arguments
+        self.scope.in_function = was_in_function
         return status
 
     def _value(self, assignment: Assignment) -> Variable:
@@ -483,48 +513,48 @@ class _Run(Flow):
         return tuple(field for word in assignment.value for field in self.scope.fields(word))
 
     def _set(self, assignment: Assignment, value: Variable) -> None:
-        name, variables = assignment.name, self.scope.variables
+        name = assignment.name
+        variables = self.scope.variables
         self.own.setdefault(name, assignment.start)
         before = variables.get(name, ())
+        is_array = any(isinstance(item, Field) for item in before)
         if not isinstance(assignment.value, Word):
-            items = tuple(as_field(item) for item in (*(before if assignment.append else ()), *value))
-            variables[name] = items[:_LONGEST]
-        elif assignment.element is None and not assignment.append and any(isinstance(item, Field) for item in before):
-            text = scalar(value)
-            first = Field(text, assignment.value.start, assignment.value.end)
-            variables[name] = (first, *(as_field(item) for item in before[1:]))  # the first element of an array
-        elif assignment.element is not None or any(isinstance(item, Field) for item in before):
-            written = self.scope.sources.text[assignment.start : assignment.value.end]
-            self.scope.forget(name, Cause(short(written), assignment.start))  # an element of an array
-        else:
+            elements = (*before, *value) if assignment.append else value
+            variables[name] = tuple(as_field(item) for item in elements[:_LONGEST])
+        elif assignment.element is None and not is_array:
             text = scalar(before) + scalar(value) if assignment.append else scalar(value)
             variables[name] = text
             if len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST:
                 self.scope.forget(name, Cause("a very long text", assignment.start))
             self.scope.use_given()
+        elif assignment.element is None and not assignment.append:
+            # `NAME=value` of an array sets its first element.
+            first = Field(scalar(value), assignment.value.start, assignment.value.end)
+            variables[name] = (first, *(as_field(item) for item in before[1:]))
+        else:
+            # `NAME[i]=value`, and `NAME+=value` of an array, change an element that is not looked for.
+            written = self.scope.sources.text[assignment.start : assignment.value.end]
+            self.scope.forget(name, Cause(short(written), assignment.start))
 
     def _test(self, name: str, words: Sequence[Word]) -> bool | None:
         scope = self.scope
         if scope.arguments is None:  # nothing is passed to a script that is only read
-            names = [part.name for word in words for part in word.parts if isinstance(part, Expansion)]
-            self.assumed += [Cause(f"the argument ${text}", words[0].start) for text in names if text.isdigit()]
-            self.assumed += [Cause("the arguments", words[0].start) for text in names if text == "#"]
+            self.assumed += _missing_arguments(words)
             scope = replace(scope, arguments=())
         for word in words:
             self.assumed += assumed_by(scope.value(word))
         if any(map(scope.names_folder, words)) and any(word.literal in _COMPARING for word in words):
             return None
-        if name == "[":
-            found = [self._of_run(field) for word in words[1:-1] for field in scope.fields(word)]
-            return holds([Tested(field.text, text_of(field.value)) for field in found], self._exists)
-        # Words are not split between `[[` and `]]`, and an empty one counts.
-        return holds(
-            [
-                Tested(None if word.quoted else word.literal, _known(text_of(scope.value(word))), scope.pattern(word))
-                for word in words[1:-1]
-            ],
-            self._exists,
-        )
+        tested = []
+        for word in words[1:-1]:
+            if name == "[":
+                fields = map(self._of_run, scope.fields(word))
+                tested += [Tested(field.text, text_of(field.value)) for field in fields]
+            else:
+                # Words are not split between `[[` and `]]`, and an empty one counts.
+                literal = None if word.quoted else word.literal
+                tested.append(Tested(literal, _known(text_of(scope.value(word))), scope.pattern(word)))
+        return holds(tested, self._exists)
 
     def _exists(self, name: str) -> bool:
         """Return whether a file is here; one that is missing may exist where the script runs."""
@@ -550,6 +580,23 @@ _FOLLOWED: dict[str | None, Callable[[_Run, _Call], bool | None]] = {
     "cd": _Run._cd,
 }
 """How the commands of the shell that decide something are followed."""
+
+
+def _missing_arguments(words: Sequence[Word]) -> list[Cause]:
+    """Return the arguments that words name, and their number, as what they assume to be unset."""
+    start = words[0].start
+    names = [part.name for word in words for part in word.parts if isinstance(part, Expansion)]
+    numbered = [Cause(f"the argument ${name}", start) for name in names if name.isdigit()]
+    return numbered + [Cause("the arguments", start) for name in names if name == "#"]
+
+
+def _stated_variables(launch: Launched) -> dict[str, Value]:
+    """Return the variables that a command states for what it starts: ``env NAME=value program``."""
+    variables: dict[str, Value] = {}
+    for field in launch.variables:
+        name, _, value = (field.text or "").partition("=")
+        variables[name] = (Piece(value, field.start, field.end),)
+    return variables
 
 
 def _known(text: str | None) -> str | None:
