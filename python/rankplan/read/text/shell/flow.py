@@ -131,10 +131,12 @@ class Flow(ABC):
 
     def _apart(self, block: Block) -> tuple[bool | None, Scope]:
         """Follow commands that change nothing outside; return whether they succeed, and the variables after them."""
-        before, self.scope = self.scope, self.scope.copy()
+        before = self.scope
+        self.scope = before.copy()
         status = self.block(block)
         self.may_have_left |= self.left
-        after, self.scope = self.scope, before
+        after = self.scope
+        self.scope = before
         self.ended = self.left = False
         return status, after
 
@@ -157,8 +159,7 @@ class Flow(ABC):
         if self.ended or self.left:
             return None
         if status is not None:
-            ways = (found.body, found.otherwise)
-            return self._taken(*(ways if status else reversed(ways)))
+            return self._taken(found.body, found.otherwise) if status else self._taken(found.otherwise, found.body)
         self._either(self._test_cause(found), [found.body, found.otherwise])
         return None
 
@@ -183,12 +184,10 @@ class Flow(ABC):
         text = None if self.scope.names_folder(case.word) else text_of(value)
         possible: list[Block] = []
         for words, body in case.branches:
-            patterns = [self.scope.pattern(word) for word in words]
-            fits = [None if None in (text, one) else fnmatch.fnmatchcase(text or "", one or "") for one in patterns]
-            sure = True in fits or any(word.literal == "*" and not word.quoted for word in words)
-            if sure or None in fits:
+            fits = self._fits(text, words)
+            if fits is not False:
                 possible.append(body)
-            if sure:
+            if fits:
                 break
         else:
             possible.append(())
@@ -199,21 +198,37 @@ class Flow(ABC):
         self._either(cause_of(value) or Cause("`case`", case.start), possible)
         return None
 
+    def _fits(self, text: str | None, words: Sequence[Word]) -> bool | None:
+        """Return whether a text fits one of the patterns of a branch; ``None`` if that is unknown."""
+        patterns = [self.scope.pattern(word) for word in words]
+        if any(word.literal == "*" and not word.quoted for word in words):
+            return True
+        fits: bool | None = False
+        for pattern in patterns:
+            if text is None or pattern is None:
+                fits = None
+            elif fnmatch.fnmatchcase(text, pattern):
+                return True
+        return fits
+
     def _taken(self, way: Block, *others: Block) -> bool | None:
         """Follow the way that a test has chosen.
 
         If that ends the script because a variable is not set (``exit 1`` after a message), it will be set: it is
         unknown, and another way is taken.
         """
-        assumed, before, known = self.assumed, self.scope.copy(), len(self.commands)
+        assumed = self.assumed
+        before = self.scope.copy()
+        count = len(self.commands)
         status = self.block(way)
-        if not assumed or not self.ended or not (self.failed or len(self.commands) == known):
+        if not assumed or not self.ended or not (self.failed or len(self.commands) == count):
             return status
-        self.scope, self.ended = before, False
-        del self.commands[known:]
+        self.scope = before
+        self.ended = False
+        del self.commands[count:]
         for cause in assumed:
             for name, value in before.variables.items():
-                if cause.text in [one.text for one in assumed_by(scalar(value))]:
+                if cause.text in [other.text for other in assumed_by(scalar(value))]:
                     self.scope.forget(name, cause)
             if cause.variable:
                 self.scope.forget(cause.variable, cause)
@@ -228,43 +243,59 @@ class Flow(ABC):
         self.steps += len(before.variables) // 100
         scopes: list[Scope] = []
         for way in ways:
-            self.scope, self.ended, self.left, self.broken = before.copy(), False, False, False
+            self._go_on(before.copy())
             self.block(way)
             self.may_have_left |= self.left
             self.may_have_broken |= self.broken and not self.continues
             if not (self.ended or self.left):
                 scopes.append(self.scope)
-        self.scope, self.ended, self.left, self.broken = before, False, False, False
+        self._go_on(before)
         if scopes:
             self.scope.variables = _joined([scope.variables for scope in scopes], cause)
             self.scope.use_given()
             self.scope.arguments = _same([scope.arguments for scope in scopes])
 
+    def _go_on(self, scope: Scope) -> None:
+        """Go on with these variables after a way that may have ended the script, the function or the loop."""
+        self.scope = scope
+        self.ended = False
+        self.left = False
+        self.broken = False
+
     def _loop(self, loop: Loop) -> bool | None:
         """Follow a loop: one over the arguments round by round, any other one as if it ran any number of times."""
-        before, known = self.scope.copy(), len(self.commands)
+        before = self.scope.copy()
+        count = len(self.commands)
         self.loops += 1
-        outer, self.may_have_broken = self.may_have_broken, False
+        may_have_broken = self.may_have_broken
+        self.may_have_broken = False
         is_known = _is_over_arguments(loop) and self._rounds(loop)
-        self.may_have_broken = outer
+        self.may_have_broken = may_have_broken
         if is_known:
             if before.arguments is None:
                 self._possible_commands(loop)
             self.loops -= 1
             return True
-        self.scope, self.ended, self.left, self.broken = before, False, False, False
-        del self.commands[known:]
+        self._go_on(before)
+        del self.commands[count:]
         status = self._unknown_rounds(loop)
         self.loops -= 1
         return status
 
     def _possible_commands(self, loop: Loop) -> None:
         """Add what a loop runs for each argument that a run passes, and leave the variables as they are."""
-        outside, may_have_left, ended = self.scope, self.may_have_left, (self.ended, self.left)
+        outside = self.scope
+        may_have_left = self.may_have_left
+        ended = self.ended
+        left = self.left
         self.scope = outside.copy()
-        self.ended = self.left = False
+        self.ended = False
+        self.left = False
         self._unknown_rounds(loop)
-        self.scope, self.may_have_left, (self.ended, self.left) = outside, may_have_left, ended
+        self.scope = outside
+        self.may_have_left = may_have_left
+        self.ended = ended
+        self.left = left
 
     def _rounds(self, loop: Loop) -> bool:
         """Follow each round of a loop over the arguments; return whether all of them are known.
@@ -299,7 +330,9 @@ class Flow(ABC):
 
     def _leaves(self) -> bool:
         """Return whether a round ends the loop."""
-        is_broken, self.broken, self.continues = self.broken and not self.continues, False, False
+        is_broken = self.broken and not self.continues
+        self.broken = False
+        self.continues = False
         return is_broken or self.ended or self.left
 
     def _unknown_rounds(self, loop: Loop) -> bool | None:
@@ -358,23 +391,25 @@ def _same(arguments: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | 
 def _joined(ways: Sequence[dict[str, Variable]], cause: Cause) -> dict[str, Variable]:
     """Return the variables after one of several ways."""
     first, *others = ways
-    # Most variables are the same objects in every way: only the others are compared.
-    differing = {
-        name: None
-        for other in others
-        if other != first
-        for one, two in ((first, other), (other, first))
-        for name, value in one.items()
-        if two.get(name) is not value
-    }
-    found = dict(first)
-    for name in differing:
+    result = dict(first)
+    for name in _differing(first, others):
         value = _merged([way.get(name) for way in ways], cause)
         if value is None:
-            found.pop(name, None)
+            result.pop(name, None)
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
+
+
+def _differing(first: dict[str, Variable], others: Sequence[dict[str, Variable]]) -> dict[str, None]:
+    """Return the names of variables that are not the same object in every way: most are, and are not compared."""
+    names: dict[str, None] = {}
+    for other in others:
+        if other == first:
+            continue
+        names |= {name: None for name, value in first.items() if other.get(name) is not value}
+        names |= {name: None for name, value in other.items() if first.get(name) is not value}
+    return names
 
 
 def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
@@ -383,16 +418,24 @@ def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
     if all(value == first for value in values):
         return first
     if any(value and isinstance(value[0], Field) for value in values):
-        lists = [tuple(as_field(item) for item in value or ()) for value in values]
-        common = 0
-        while all(len(items) > common and items[common] == lists[0][common] for items in lists):
-            common += 1
-        rest = dict.fromkeys(item for items in lists for item in items[common:])
-        return (*lists[0][:common], *(item if item.doubt else replace(item, doubt=cause) for item in rest))
-    known = {text_of(scalar(value)) for value in values if value is not None}
-    if len(known) == 1 and None not in known and None not in values:
+        return _merged_arrays([tuple(as_field(item) for item in value or ()) for value in values], cause)
+    texts = {text_of(scalar(value)) for value in values if value is not None}
+    if len(texts) == 1 and None not in texts and None not in values:
         return first
     return (unknown(cause),)
+
+
+def _merged_arrays(arrays: Sequence[tuple[Field, ...]], cause: Cause) -> tuple[Field, ...]:
+    """Return the elements that several arrays start with, and those of all that follow, with a doubt."""
+    first = arrays[0]
+    common = 0
+    while all(len(array) > common and array[common] == first[common] for array in arrays):
+        common += 1
+    doubtful: dict[Field, None] = {}
+    for array in arrays:
+        for item in array[common:]:
+            doubtful[item] = None
+    return (*first[:common], *(item if item.doubt else replace(item, doubt=cause) for item in doubtful))
 
 
 def _assigned(node: object) -> Iterator[str]:
