@@ -173,7 +173,9 @@ class Scope:
         elements = isinstance(part, Expansion) and part.elements
         if isinstance(part, Expansion) and part.operator == SLICE and self._is_known(part):
             for number, element in enumerate(self._elements(part)):
-                yield from ((None, *element.value) if number else element.value)
+                if number:
+                    yield None
+                yield from element.value
             return
         if elements or (isinstance(part, Literal) and not part.quoted and _BRACES.search(part.text)):
             yield self._odd(part)
@@ -230,7 +232,8 @@ class Scope:
         if lists_hosts(commands):
             names = hosts(self._variable)
             return self._odd(part) if names is None else Piece(" ".join(names), part.start, part.end)
-        if (array := joined_array(commands)) is not None:
+        array = joined_array(commands)
+        if array is not None:
             texts = [text_of(element.value) for element in self._elements(array.elements)]
             known = [text for text in texts if text is not None]
             return Piece(array.between.join(known), part.start, part.end) if known == texts else self._odd(part)
@@ -284,10 +287,12 @@ class Scope:
             # Nothing is passed to a script that is only read: `"$@"` adds what the user wants to change.
             self.use_arguments(range(len(self.arguments or ())))
         value = self._all_of(part.name)
-        every = [
-            item if isinstance(item, Field) else Field((item,), part.start, part.end, several=item.cause is not None)
-            for item in value
-        ]
+        every: list[Field] = []
+        for item in value:
+            if isinstance(item, Field):
+                every.append(item)
+            else:
+                every.append(Field((item,), part.start, part.end, several=item.cause is not None))
         bounds = self._bounds(part) if part.operator == SLICE else None
         if bounds is None:
             return every
@@ -349,24 +354,28 @@ class Scope:
             return self._element(part)
         if part.operator == COUNT:
             return (self._counted(part),)
-        value, kind = self._variable(part.name), part.operator.removeprefix(":")
+        value = self._variable(part.name)
         text = None if value is None else text_of(value)
-        unset = value is None or (text == "" and part.operator.startswith(":"))
-        cause = _cause(part) if value is None else next(iter(assumed_by(value)), None)
+        # With a colon, an empty variable counts as one that is not set.
+        is_set = value is not None and not (text == "" and part.operator.startswith(":"))
+        assumed = _cause(part) if value is None else next(iter(assumed_by(value)), None)
+        kind = part.operator.removeprefix(":")
         if kind in ("-", "="):
-            if value is not None and not unset:
+            if value is not None and is_set:
                 return value
-            found = _assuming(self.value(part.argument), cause, part)
+            default = _assuming(self.value(part.argument), assumed, part)
             if kind == "=":
-                self.variables[part.name] = found
-            return found
+                self.variables[part.name] = default
+            return default
         if kind == "+":
-            if value is None or unset:
-                return _assuming((), cause, part)
+            if value is None or not is_set:
+                return _assuming((), assumed, part)
             return tuple(piece for piece in value if piece.cause) or self.value(part.argument)
         if value is None:
             return (unknown(_cause(part), part.start, part.end),)
-        return (self._cut(text, part, cause),) if text and kind not in ("", "?") else value
+        if kind in ("", "?") or not text:
+            return value
+        return (self._cut(text, part, assumed),)
 
     def _variable(self, name: str) -> Value | None:
         """Return the value of a variable, ``None`` if it is not set. Paths start at the present folder: ``.``."""
@@ -431,8 +440,11 @@ def _words(piece: Piece) -> Iterator[Piece | None]:
     for blank in [*_BLANKS.finditer(piece.text), None]:
         end = blank.start() if blank else len(piece.text)
         if position < end:
-            start, stop = (piece.start + position, piece.start + end) if literal else (piece.start, piece.end)
-            yield Piece(piece.text[position:end], start, stop, assumed=piece.assumed)
+            text = piece.text[position:end]
+            if literal:
+                yield Piece(text, piece.start + position, piece.start + end, assumed=piece.assumed)
+            else:
+                yield replace(piece, text=text)
         if blank:
             yield None
             position = blank.end()
