@@ -204,20 +204,27 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
     base = _base(started, lines, load, warnings)
     if base is None and started.program.task == JOB and _files_after_sign(started):
         raise PlacementError([started.program.fault])
-    word = next(
-        (token for token in tokens if token.key == _WORD and str(token.value).endswith((".yaml", ".yml"))), None
-    )
-    if base is None and word is not None:
-        tokens.remove(word)
-        base = _loaded(str(word.value), word.value_place, started.command, load, warnings)
-    if base is not None and started.program.beside is not None and _first_file(started) is None:
-        counting = started.program.beside
+    file_word = _config_word(tokens)
+    if base is None and file_word is not None:
+        tokens.remove(file_word)
+        base = _loaded(str(file_word.value), file_word.value_place, started.command, load, warnings)
+    counting = started.program.beside
+    if base is not None and counting is not None and _first_file(started) is None:
         warnings += [_ignored(token, started) for token in tokens if token.key not in counting]
         tokens = [token for token in tokens if token.key in counting]
     is_whole = base is not None and "defaults" not in base
     takes = started.program.takes
     is_of_hydra = SIGN not in takes and "flags" not in takes
-    return _Values(base, tokens, is_strict=is_whole and is_of_hydra and word is None, has_groups=SIGN not in takes)
+    is_strict = is_whole and is_of_hydra and file_word is None
+    return _Values(base, tokens, is_strict=is_strict, has_groups=SIGN not in takes)
+
+
+def _config_word(tokens: Sequence[_Token]) -> _Token | None:
+    """Return the word that names a config file: ``config=file.yaml``."""
+    for token in tokens:
+        if token.key == _WORD and str(token.value).endswith((".yaml", ".yml")):
+            return token
+    return None
 
 
 def _config(values: _Values, origin: Text | Entrypoint) -> Section:
@@ -438,15 +445,16 @@ def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:
     subject = "this script" if isinstance(origin, Text) else "the entrypoint of this RayJob"
     largest_first = sorted(found, key=lambda started: -started.size)
     with_task = [started.program for started in largest_first if started.program.task]
-    missing = next((started for started in found if started.command.script and started.command.program), None)
-    if with_task and (with_task[0].system is not None or missing is None):
+    unread = [started for started in found if started.command.script and started.command.program]
+    if with_task and (with_task[0].system is not None or not unread):
         return with_task[0].fault
-    if missing is not None:
-        return missing.program.place.of(starts_elsewhere(subject, str(missing.command.program)))
-    programs = dict.fromkeys(started.command.program for started in found if started.command.program)
-    absent = next((started.program for started in largest_first if _is_absent(started)), None)
-    place = origin.place(0, 0) if absent is None else absent.place
-    return place.of(starts_nothing(subject, list(programs), "" if absent is None else absent.name))
+    if unread:
+        return unread[0].program.place.of(starts_elsewhere(subject, str(unread[0].command.program)))
+    programs = list(dict.fromkeys(started.command.program for started in found if started.command.program))
+    absent = [started.program for started in largest_first if _is_absent(started)]
+    if absent:
+        return absent[0].place.of(starts_nothing(subject, programs, absent[0].name))
+    return origin.place(0, 0).of(starts_nothing(subject, programs, ""))
 
 
 def _is_absent(started: _Started) -> bool:
@@ -480,12 +488,16 @@ def _tokens(command: Command, lines: Sources, program: StartedProgram) -> list[_
     overrides = [token for field in fields for token in _override(field, lines)]
     if takes:
         words = overrides if "words" in takes else []
-        return words + [one for one in _flags(fields, lines) if "flags" in takes and not _LATER.fullmatch(one.key)]
+        return [*words, *_value_flags(fields, lines)] if "flags" in takes else words
     if any("." in token.key for token in overrides):
         return overrides
-    last = max((index for index, field in enumerate(fields) if field.text == "--"), default=-1)
-    flags = [one for one in _flags(fields[last + 1 :], lines) if not _LATER.fullmatch(one.key)]
-    return overrides if len(overrides) > len(flags) and not flags else flags
+    after_dashes = max((index + 1 for index, field in enumerate(fields) if field.text == "--"), default=0)
+    return _value_flags(fields[after_dashes:], lines) or overrides
+
+
+def _value_flags(fields: Sequence[Field], lines: Sources) -> list[_Token]:
+    """Return the flags of a command, but for those that name config files."""
+    return [flag for flag in _flags(fields, lines) if not _LATER.fullmatch(flag.key)]
 
 
 def _text(field: Field) -> str:
@@ -493,21 +505,23 @@ def _text(field: Field) -> str:
 
 
 def _override_of(text: str) -> re.Match[str] | None:
-    found = OVERRIDE.fullmatch(text)
-    if found is None or _NO_KEY.search(found["key"]) or (found["value"] is None and found["sign"] != "~"):
+    match = OVERRIDE.fullmatch(text)
+    if match is None or _NO_KEY.search(match["key"]):
         return None
-    return found
+    return match if match["value"] is not None or match["sign"] == "~" else None
 
 
 def _override(field: Field, lines: Sources) -> Iterator[_Token]:
-    if (found := _override_of(_text(field))) is None:
+    match = _override_of(_text(field))
+    if match is None:
         return
-    sign, start = found["sign"] or "", _start(field)
-    key = lines.place(start + len(sign), start + found.end("key"))
-    place = _value_place(field, found.end("key") + 1, lines)
-    submitted = next((one for one in assumed_by(field.pieces) if one.text.startswith("`#SBATCH")), None)
-    partial = _partial(field, found["value"] or "")
-    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes), submitted, partial)
+    sign = match["sign"] or ""
+    start = _start(field)
+    key = lines.place(start + len(sign), start + match.end("key"))
+    place = _value_place(field, match.end("key") + 1, lines)
+    submitted = next((cause for cause in assumed_by(field.pieces) if cause.text.startswith("`#SBATCH")), None)
+    partial = _partial(field, match["value"] or "")
+    yield _Token(sign, match["key"], match["value"], key, place, tuple(field.causes), submitted, partial)
 
 
 def _partial(field: Field, text: str) -> str:
@@ -536,31 +550,40 @@ def _value_place(field: Field, length: int, lines: Sources) -> Place:
 
 def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
     """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``; in keys, ``-`` is ``_`` (argparse)."""
+    for field, values in _flags_with_values(fields):
+        match = _FLAG.fullmatch(_text(field))
+        if match is None or _UNKNOWN in match[1]:
+            continue
+        name = match[1].replace("-", "_")
+        start = _start(field)
+        key = lines.place(start, start + len(match[1]) + 2)
+        flag = _Token("", name, "true", key, key, tuple(field.causes))
+        if match[2] is not None:
+            place = _value_place(field, len(match[1]) + 3, lines)
+            partial = _partial(field, match[2])
+            yield replace(flag, value=_as_text(match[2]), value_place=place, partial=partial)
+        elif values:
+            texts = [value.text or "" for value in values]
+            text = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
+            place = _value_place(values[0], 0, lines)
+            causes = (*flag.causes, *values[0].causes)
+            partial = _partial(values[0], _text(values[0])) if len(values) == 1 and field.doubt is None else ""
+            yield replace(flag, value=text, value_place=place, causes=causes, partial=partial)
+        else:
+            yield replace(flag, is_bare=True)
+
+
+def _flags_with_values(fields: Sequence[Field]) -> list[tuple[Field, list[Field]]]:
+    """Return each flag with the fields after it. An unknown one after others may be more flags, or none."""
     flags: list[tuple[Field, list[Field]]] = []
     for field in fields:
         if field.several or re.match(r"-{1,2}[A-Za-z]", _text(field)):
             flags.append((field, []))
-        elif flags and not (flags[-1][1] and all(piece.cause for piece in field.pieces)):  # more flags, or none
-            flags[-1][1].append(field)
-    for field, values in flags:
-        found = _FLAG.fullmatch(_text(field))
-        if found is None or _UNKNOWN in found[1]:
-            continue
-        causes, start = field.causes, _start(field)
-        key = place = lines.place(start, start + len(found[1]) + 2)
-        value = "true" if found[2] is None else _as_text(found[2])
-        partial = _partial(field, found[2] or "")
-        if found[2] is not None:
-            place = _value_place(field, len(found[1]) + 3, lines)
-        elif values:
-            texts = [one.text or "" for one in values]
-            value = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
-            place = _value_place(values[0], 0, lines)
-            causes = [*causes, *values[0].causes]
-            partial = _partial(values[0], _text(values[0])) if len(values) == 1 and field.doubt is None else ""
-        name = found[1].replace("-", "_")
-        is_bare = found[2] is None and not values
-        yield _Token("", name, value, key, place, tuple(causes), partial=partial, is_bare=is_bare)
+        elif flags:
+            _, values = flags[-1]
+            if not values or not all(piece.cause for piece in field.pieces):
+                values.append(field)
+    return flags
 
 
 def _flags_beside_files(fields: Sequence[Field], lines: Sources, program: StartedProgram) -> Iterator[_Token]:
