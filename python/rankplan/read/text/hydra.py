@@ -54,11 +54,11 @@ class _Entry:
 
 def compose(config: Mapping[str, Any]) -> str:
     """Return the help for a config that lacks values which a file of its ``defaults`` may have."""
-    names = config.get("defaults")
-    found = [entry.name for one in (names if isinstance(names, list) else [names]) for entry in _entries(one)]
-    missing = ", ".join(f"`{name}`" for name in found if name not in (_SELF, ""))
-    lacking = f": {missing} of its `defaults` cannot be found" if missing else ""
-    return f"pass the config that Hydra has composed{lacking}"
+    defaults = config.get("defaults")
+    entries = _all_entries(defaults if isinstance(defaults, list) else [defaults])
+    missing = ", ".join(f"`{entry.name}`" for entry in entries if entry.name not in (_SELF, ""))
+    help = "pass the config that Hydra has composed"
+    return f"{help}: {missing} of its `defaults` cannot be found" if missing else help
 
 
 def composed(section: Section, parse: Callable[[str], Any], choices: Mapping[str, str]) -> Section:
@@ -66,39 +66,44 @@ def composed(section: Section, parse: Callable[[str], Any], choices: Mapping[str
 
     ``parse`` reads a file without its defaults. ``choices`` are the names that a command line gives to files of groups.
     """
-    file, entries = section.document.file, section.get("defaults")
+    file = section.document.file
+    entries = section.get("defaults")
     if file is None or not isinstance(entries, list):
         return section
     if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
         return section  # NeMo-RL's, which are paths
     tree = _Tree([folder_of(file), *_search_path(section, file)], parse)
-    added: list[_Entry] = []
-    for key, name in choices.items():
-        path, _, where = key.lstrip("+~").partition("@")
-        group = tuple(part for part in path.split("/") if part)
-        tree.chosen[group, where or None] = _REMOVED if key.startswith("~") else name
-        if key.startswith("+"):
-            added.append(_Entry(group, name, where or None, "optional", absolute=True))
+    added = _add_choices(tree, choices)
     layers = list(tree.layers(section, (), (), 0))
     for entry in added:
         layers += tree._file(entry, (), (), 1)
     merged: dict[str, Any] = dict(tree.removed)  # the word that has removed a group finds it here
     for package, layer in layers:
-        own: Any = {key: value for key, value in layer.items() if key != "defaults"}
+        values: Any = {key: value for key, value in layer.items() if key != "defaults"}
         for part in reversed(package):
-            own = {part: own}
-        merged = over(merged, own)
-    if not tree.missing:
-        return cast("Section", relocated(merged, Layers(layers[::-1])))
-    merged["defaults"] = list(tree.missing)
+            values = {part: values}
+        merged = over(merged, values)
+    if tree.missing:
+        merged["defaults"] = list(tree.missing)
     whole = cast("Section", relocated(merged, Layers(layers[::-1])))
     for name, package in tree.missing.items():
-        if len(package) > 1:
-            continue  # settings of a model or an environment
-        fault = _too_many(name) if name in tree.beyond else _not_found(name)
-        warning = section.document.locate(("defaults",), fault)
-        whole.document.warnings.append(replace(warning, path=path_text(package)))
+        if len(package) < 2:  # longer ones are settings of a model or an environment
+            fault = _too_many(name) if name in tree.beyond else _not_found(name)
+            warning = section.document.locate(("defaults",), fault)
+            whole.document.warnings.append(replace(warning, path=path_text(package)))
     return whole
+
+
+def _add_choices(tree: _Tree, choices: Mapping[str, str]) -> list[_Entry]:
+    """Choose the files that a command line names; return the entries that it adds: ``+group=name``."""
+    added: list[_Entry] = []
+    for key, name in choices.items():
+        path, _, package = key.lstrip("+~").partition("@")
+        group = tuple(part for part in path.split("/") if part)
+        tree.chosen[group, package or None] = _REMOVED if key.startswith("~") else name
+        if key.startswith("+"):
+            added.append(_Entry(group, name, package or None, "optional", absolute=True))
+    return added
 
 
 def _not_found(name: str) -> Diagnostic:
@@ -139,8 +144,8 @@ class _Tree:
         self, section: Section, group: Package, package: Package, depth: int
     ) -> Iterator[tuple[Package, Section]]:
         """Yield the files of a config, the least important first."""
-        listed = section.get("defaults")
-        entries = [entry for one in (listed if isinstance(listed, list) else []) for entry in _entries(one)]
+        defaults = section.get("defaults")
+        entries = _all_entries(defaults) if isinstance(defaults, list) else []
         for entry in entries:
             if entry.mode == "override":
                 self.chosen.setdefault((entry.group, entry.package), entry.name)
@@ -157,8 +162,8 @@ class _Tree:
         default = self.chosen.get((entry.group, entry.package), entry.name)
         name = self.chosen.get((group, entry.package), default).removesuffix(".yaml")
         name = _CHOSEN_NAME.sub(lambda match: self.names.get(match[1], match[0]), name)
-        if name == _REMOVED:
-            self.removed |= {entry.group[0]: entry.name} if len(group) == 1 else {}
+        if name == _REMOVED and len(group) == 1:
+            self.removed[entry.group[0]] = entry.name
         if name in ("", "null", _REMOVED):
             return  # no file of this group
         self.names["/".join(entry.group)] = name
@@ -170,9 +175,12 @@ class _Tree:
             if entry.mode != "optional":
                 whole_name = "/".join((*group, name))
                 self.missing[whole_name] = _package(entry, package, None)
-                self.beyond.update([whole_name] if is_beyond else [])
-        elif isinstance(read := self.parse(os.fspath(path)), Section):  # an empty file is no section
-            yield from self.layers(read, group, _package(entry, package, read), depth)
+                if is_beyond:
+                    self.beyond.add(whole_name)
+            return
+        section = self.parse(os.fspath(path))
+        if isinstance(section, Section):  # an empty file is none
+            yield from self.layers(section, group, _package(entry, package, section), depth)
 
 
 def _search_path(section: Section, file: str) -> Iterator[Path]:
@@ -197,16 +205,34 @@ def _search_path(section: Section, file: str) -> Iterator[Path]:
 
 def _package(entry: _Entry, parent: Package, section: Section | None) -> Package:
     """Return where the values of a file go: as the entry says, or the file itself, or else its group."""
+    package = entry.package if entry.package is not None else _package_in_file(section)
+    if package is None or package == "_group_":
+        return (*parent, *entry.group)
+    parts = tuple(part for part in package.split(".") if part)
+    if parts[:1] == ("_global_",):
+        return parts[1:]
+    if parts[:1] == ("_here_",):
+        return (*parent, *parts[1:])
+    return (*parent, *parts)
+
+
+def _package_in_file(section: Section | None) -> str | None:
+    """Return the package that a comment in the first lines of a file states."""
     document = None if section is None else section.document
     lines = document.lines if isinstance(document, Document) else []
-    header = next((found[1] for line in lines[:5] if (found := _HEADER.match(line))), None)
-    stated = entry.package if entry.package is not None else header
-    if stated is None or stated == "_group_":
-        return (*parent, *entry.group)
-    first, *others = [part for part in stated.split(".") if part] or ["_here_"]
-    if first in ("_global_", "_here_"):
-        return (*parent, *others) if first == "_here_" else tuple(others)
-    return (*parent, first, *others)
+    for line in lines[:5]:
+        header = _HEADER.match(line)
+        if header is not None:
+            return header[1]
+    return None
+
+
+def _all_entries(defaults: Sequence[Any]) -> list[_Entry]:
+    """Return the entries of a list of defaults."""
+    entries: list[_Entry] = []
+    for item in defaults:
+        entries += _entries(item)
+    return entries
 
 
 def _entries(written: Any) -> Iterator[_Entry]:
@@ -217,11 +243,11 @@ def _entries(written: Any) -> Iterator[_Entry]:
         yield _Entry(tuple(group), name, package or None, absolute=path.startswith("/"))
     elif isinstance(written, dict):
         for key, names in written.items():
-            if (found := _KEY.fullmatch(key)) is None:
+            match = _KEY.fullmatch(key)
+            if match is None:
                 continue
-            group = [part for part in found["group"].split("/") if part]
+            parts = tuple(part for part in match["group"].split("/") if part)
+            is_absolute = match["group"].startswith("/")
             for name in names if isinstance(names, list) else [names]:
                 if name is None or isinstance(name, str):
-                    yield _Entry(
-                        tuple(group), name or "", found["package"], found["mode"], found["group"].startswith("/")
-                    )
+                    yield _Entry(parts, name or "", match["package"], match["mode"], is_absolute)
