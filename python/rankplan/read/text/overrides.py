@@ -195,36 +195,48 @@ def _apply(config: Section, override: Override, places: Places, *, strict: bool)
         key = _existing(here, part, path[: depth + 1], override, strict=strict)
         if key is None:
             if override.sign == "~":
-                _reject_missing(here, part, path, override, strict=strict)
+                _reject_missing(here, part, override, strict=strict)
                 return
             here[part] = Section(places, path[: depth + 1])
             places.put_section(path[: depth + 1], override.key_place)
             key = part
         here = here[key]
     last = _existing(here, path[-1], path, override, strict=strict)
-    if override.sign == "~":
-        if last is None:
-            _reject_missing(here, path[-1], path, override, strict=strict)
-            return
-        if override.value is not None and (written := value_of(override)) != here[last]:
-            message = f"`{override.key}` is {shown(here[last])}, not {shown(written)}"
+    if override.sign != "~":
+        _write(here, last, override, places, strict=strict)
+    elif last is None:
+        _reject_missing(here, path[-1], override, strict=strict)
+    else:
+        _remove(here, last, override)
+
+
+def _remove(outer: Any, key: str | int, override: Override) -> None:
+    """Remove a key that exists; ``~key=value`` only if this is its value."""
+    if override.value is not None:
+        value = value_of(override)
+        if value != outer[key]:
+            message = f"`{override.key}` is {shown(outer[key])}, not {shown(value)}"
             raise _fault(override, "invalid-value", message, f"write ~{override.key}")
-        del here[last]
-        return
-    if override.sign == "+" and last is not None and strict:
+    del outer[key]
+
+
+def _write(outer: Any, key: str | int | None, override: Override, places: Places, *, strict: bool) -> None:
+    """Write the value of an override, or its keys over those of a section; ``key`` is ``None`` if it does not exist."""
+    path = override.path
+    if override.sign == "+" and key is not None and strict:
         message = f"`{override.key}` already exists"
         raise _fault(override, "duplicate-key", message, f"write {override.key}={override.value}", at_key=True)
     value = relocated(value_of(override), places, path)
-    drop = path_text(path)
-    places.warnings = [one for one in places.warnings if one.path != drop]
-    before = here[last] if last is not None else None
+    replaced = path_text(path)
+    places.warnings = [warning for warning in places.warnings if warning.path != replaced]
+    before = None if key is None else outer[key]
     if isinstance(before, Section) and isinstance(value, Section):
-        for key, item in value.items():
-            before[key] = item
-            places.put((*path, key), override.key_place, override.value_place)
-        return
-    here[path[-1] if last is None else last] = value
-    places.put(path, override.key_place, override.value_place)
+        for name, item in value.items():
+            before[name] = item
+            places.put((*path, name), override.key_place, override.value_place)
+    else:
+        outer[path[-1] if key is None else key] = value
+        places.put(path, override.key_place, override.value_place)
 
 
 def _existing(here: Any, part: str | int, path: Path, override: Override, *, strict: bool) -> str | int | None:
@@ -237,15 +249,18 @@ def _existing(here: Any, part: str | int, path: Path, override: Override, *, str
     if not isinstance(here, dict):
         message = f"`{path_text(path[:-1])}` is {shown(here)}; it has no keys"
         raise _fault(override, "invalid-value", message, f"write ++{path_text(path[:-1])}={{{part}: ...}}")
-    if part in here or str(part) in here:
-        return part if part in here else str(part)
-    if strict and not override.sign and (near := nearest(str(part), here, _ALIKE)) is not None:
+    if part in here:
+        return part
+    if str(part) in here:
+        return str(part)
+    near = nearest(str(part), here, _ALIKE) if strict and not override.sign else None
+    if near is not None:
         help = f"did you mean `{near}`? Write +{override.key}={override.value} to add a key"
         raise _fault(override, "unknown-key", f"unknown key `{part}`", help, at_key=True)
     return None
 
 
-def _reject_missing(here: Any, part: str | int, path: Path, override: Override, *, strict: bool) -> None:
+def _reject_missing(here: Any, part: str | int, override: Override, *, strict: bool) -> None:
     if strict:
         near = nearest(str(part), here, 0.6) if isinstance(here, dict) else None
         help = f"did you mean `{near}`?" if near else "remove this override"
