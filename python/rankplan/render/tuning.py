@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from rankplan.frozen import frozen
 from rankplan.render.tables import table
 from rankplan.tuning.lent import LENDING
 from rankplan.tuning.schedule import seconds_text
@@ -29,20 +30,23 @@ _DASHES = {"collocated": "6 4", "hybrid": "2 3", "lending": "8 3 2 3"}
 def ranking_table(tuning: Tuning) -> Table:
     """Return the ranking, a column per component. An ``*`` marks times far from every measured size."""
     names = sorted(tuning.best.accelerators)
-    told = any(one.memory is not None for one in tuning.ranking)
-    result = table("rank#", "period#", *names, "idle#", "sharing", *(["memory"] if told else []))
-    for rank, one in enumerate(tuning.ranking, 1):
-        ranks = [f"{one.accelerators[name]}{'*' if name in one.extrapolated else ''}" for name in names]
-        memory = [one.memory or ""] if told else []
-        result.add_row(str(rank), seconds_text(one.seconds), *ranks, str(one.idle), one.sharing, *memory)
+    has_memory = any(ranked.memory is not None for ranked in tuning.ranking)
+    result = table("rank#", "period#", *names, "idle#", "sharing", *(["memory"] if has_memory else []))
+    for rank, ranked in enumerate(tuning.ranking, 1):
+        ranks = [f"{ranked.accelerators[name]}{'*' if name in ranked.extrapolated else ''}" for name in names]
+        cells = [str(rank), seconds_text(ranked.seconds), *ranks, str(ranked.idle), ranked.sharing]
+        if has_memory:
+            cells.append(ranked.memory or "")
+        result.add_row(*cells)
     return result
 
 
 def sensitivity_line(tuning: Tuning) -> Iterator[str]:
     """Yield the line about the measured number that decides the choice, if there is one."""
-    if (found := tuning.sensitivity) is not None:
-        where = f"{found.component} on {counted(found.accelerators, 'accelerator')}"
-        limit = f"more than {seconds_text(found.limit)} (measured: {seconds_text(found.seconds)})"
+    deciding = tuning.sensitivity
+    if deciding is not None:
+        where = f"{deciding.component} on {counted(deciding.accelerators, 'accelerator')}"
+        limit = f"more than {seconds_text(deciding.limit)} (measured: {seconds_text(deciding.seconds)})"
         yield f"the first beats the second until {where} takes {limit}"
 
 
@@ -82,7 +86,8 @@ def lending_lines(tuning: Tuning) -> Iterator[str]:
 
 
 def _lent_text(tuning: Tuning, lent: Ranked) -> str:
-    terms, sizes = tuning.terms, lent.schedule.sizes
+    terms = tuning.terms
+    sizes = lent.schedule.sizes
     if terms is None:
         return ""
     cards = f"{sizes[terms.trainer]} for {terms.trainer} and {sizes[terms.rollout]} for {terms.rollout}"
@@ -135,55 +140,97 @@ _WIDTH, _HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 64, 52
 
 
-def plot(found: Sweep, tuning: Tuning) -> str:
+@frozen
+class _Axes:
+    """The scales of a plot: accelerators to the right, up to ``most``, and seconds upwards."""
+
+    most: int
+    bottom: float
+    top: float
+
+    def x(self, size: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * size / self.most
+
+    def y(self, seconds: float) -> float:
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (seconds - self.bottom) / (self.top - self.bottom)
+
+
+def plot(sweep: Sweep, tuning: Tuning) -> str:
     """Return the period against the accelerators of a component as SVG, for light and dark pages."""
-    points = [point for curve in found.curves.values() for point in curve]
-    best = len(tuning.best.accelerators[found.component])
+    points = [point for curve in sweep.curves.values() for point in curve]
     lowest = min(seconds for _, seconds in points)
     # Splits that take several times as long as the best would flatten the rest.
     highest = min(max(seconds for _, seconds in points), 3 * lowest)
     bottom, top, ticks = _scale(0.9 * lowest if highest < 1.6 * lowest else 0.0, highest)
-    most = max(size for size, _ in points)
-
-    def x(size: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * size / most
-
-    def y(seconds: float) -> float:
-        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (seconds - bottom) / (top - bottom)
-
-    title = f"Period by accelerators of {escape(found.component)}"
-    parts = [f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>']
-    parts.append(f'<text x="{_LEFT}" y="26" class="strong" font-size="15">{title}</text>')
-    for tick in ticks:
-        parts.append(f'<path class="grid" d="M{_LEFT} {y(tick):.1f}H{_WIDTH - _RIGHT}"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" class="soft">{tick:g} s</text>')
-    for tick in (tick for tick in _scale(0, most)[2] if tick <= most):
-        place = f'x="{x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 20}"'
-        parts.append(f'<path class="grid" d="M{x(tick):.1f} {_HEIGHT - _BOTTOM}v5"/>')
-        parts.append(f'<text {place} text-anchor="middle" class="soft">{tick:g}</text>')
-    label = f"accelerators of {escape(found.component)}; the other components have the best sizes for it"
-    parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}" class="soft">{label}</text>')
-    legend, below = float(_LEFT), len(parts)
-    for sharing, curve in found.curves.items():
-        style = f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
-        line = [f"{x(size):.1f} {y(seconds):.1f}" for size, seconds in curve if seconds <= top]
-        drawn = [f'<path class="line" d="M{"L".join(line)}" {style}/>'] if line else []
-        if len(line) == 1:
-            cx, cy = line[0].split()
-            drawn = [f'<circle cx="{cx}" cy="{cy}" r="3.5" fill="{_COLORS[sharing]}"/>']
-        parts[below:below] = drawn  # the best one is drawn last, above the others
-        parts.append(f'<path class="line" d="M{legend:.0f} 46h24" {style}/>')
-        parts.append(f'<text x="{legend + 30:.0f}" y="50">{sharing}</text>')
-        legend += 30 + 7.5 * len(sharing) + 24
-    at, height = x(best), y(tuning.best.seconds)
-    parts.append(f'<circle cx="{at:.1f}" cy="{height:.1f}" r="5" fill="{_COLORS[tuning.best.sharing]}"/>')
-    anchor, at = ("end", at - 10) if best > most / 2 else ("start", at + 10)
-    text = f"{best}: {seconds_text(tuning.best.seconds)}"
-    parts.append(f'<text x="{at:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}" class="strong">{text}</text>')
+    axes = _Axes(max(size for size, _ in points), bottom, top)
+    component = escape(sweep.component)
+    title = f"Period by accelerators of {component}"
+    label = f"accelerators of {component}; the other components have the best sizes for it"
+    parts = [
+        f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>',
+        f'<text x="{_LEFT}" y="26" class="strong" font-size="15">{title}</text>',
+        *_grid(axes, ticks),
+        f'<text x="{_LEFT}" y="{_HEIGHT - 12}" class="soft">{label}</text>',
+        *_curves(sweep, axes),
+        *_legend(sweep),
+        *_best(sweep, tuning, axes),
+    ]
     style = files("rankplan.render").joinpath("tuning.css").read_text("utf-8")
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" {size}>\n<title>{title}</title>'
     return "\n".join([head, f"<style>\n{style}</style>", *parts, "</svg>\n"])
+
+
+def _grid(axes: _Axes, ticks: Sequence[float]) -> Iterator[str]:
+    """Yield the lines and the numbers of both axes; ``ticks`` are those of the seconds."""
+    for tick in ticks:
+        y = axes.y(tick)
+        yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
+        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" class="soft">{tick:g} s</text>'
+    _, _, sizes = _scale(0, axes.most)
+    for tick in sizes:
+        if tick <= axes.most:
+            x = axes.x(tick)
+            place = f'x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 20}"'
+            yield f'<path class="grid" d="M{x:.1f} {_HEIGHT - _BOTTOM}v5"/>'
+            yield f'<text {place} text-anchor="middle" class="soft">{tick:g}</text>'
+
+
+def _stroke(sharing: str) -> str:
+    return f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
+
+
+def _curves(sweep: Sweep, axes: _Axes) -> Iterator[str]:
+    """Yield a line for each way of sharing, or a dot if it has one point; the best one last, above the others."""
+    for sharing, curve in reversed(sweep.curves.items()):
+        points = [(axes.x(size), axes.y(seconds)) for size, seconds in curve if seconds <= axes.top]
+        if len(points) == 1:
+            [(x, y)] = points
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{_COLORS[sharing]}"/>'
+        elif points:
+            line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+            yield f'<path class="line" d="M{line}" {_stroke(sharing)}/>'
+
+
+def _legend(sweep: Sweep) -> Iterator[str]:
+    """Yield a short line and a name for each way of sharing."""
+    left = float(_LEFT)
+    for sharing in sweep.curves:
+        yield f'<path class="line" d="M{left:.0f} 46h24" {_stroke(sharing)}/>'
+        yield f'<text x="{left + 30:.0f}" y="50">{sharing}</text>'
+        left += 30 + 7.5 * len(sharing) + 24
+
+
+def _best(sweep: Sweep, tuning: Tuning, axes: _Axes) -> Iterator[str]:
+    """Yield the point of the best placement, with its numbers on the side where there is room."""
+    size = len(tuning.best.accelerators[sweep.component])
+    x = axes.x(size)
+    y = axes.y(tuning.best.seconds)
+    yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{_COLORS[tuning.best.sharing]}"/>'
+    text = f"{size}: {seconds_text(tuning.best.seconds)}"
+    anchor = "end" if size > axes.most / 2 else "start"
+    text_x = x - 10 if anchor == "end" else x + 10
+    yield f'<text x="{text_x:.1f}" y="{y + 18:.1f}" text-anchor="{anchor}" class="strong">{text}</text>'
 
 
 def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
