@@ -50,13 +50,17 @@ def holding(
     for key in KEYS:
         values = list(_of_files(stated, key, rules))
         if is_plan and plan is not None:
-            known = {one.path for one in values}
-            others = {one.value for one in added.get(key, ())}
-            values += [one for one in _of_plan(plan, key, stated.job, others) if one.path not in known]
+            paths = {held.path for held in values}
+            excluded = {option.value for option in added.get(key, ())}
+            values += [held for held in _of_plan(plan, key, stated.job, excluded) if held.path not in paths]
         options = {path: option for path, option in replaced.items() if path[0] == key}
-        yield from (one for one in values if not any(one.path[: len(path)] == path for path in options))
-        yield from (Held(path, *option) for path, option in options.items())
-        yield from (Held((key, index), *option) for index, option in enumerate(added.get(key, ()), len(values)))
+        for held in values:
+            if not any(held.path[: len(path)] == path for path in options):
+                yield held
+        for path, option in options.items():
+            yield Held(path, *option)
+        for index, option in enumerate(added.get(key, ()), len(values)):
+            yield Held((key, index), *option)
 
 
 def _of_files(stated: JobFile, key: str, rules: Rules) -> Iterator[Held]:
@@ -64,9 +68,8 @@ def _of_files(stated: JobFile, key: str, rules: Rules) -> Iterator[Held]:
     if key == "topology":
         for rule, value in rules.topology().items():
             if value not in (None, {}):
-                yield from (
-                    Held((key, *path), leaf, _line(rules.where(*path))) for path, leaf in _leaves(value, (rule,))
-                )
+                for path, leaf in _leaves(value, (rule,)):
+                    yield Held((key, *path), leaf, _line(rules.where(*path)))
         section: Mapping[str, Any] = stated.reader.section_at((key,))
         for fact, value in section.items():
             if fact not in TOPOLOGY_RULES:

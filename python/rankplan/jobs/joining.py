@@ -86,18 +86,18 @@ def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
 
     ``overrides`` are all those of the config.
     """
-    settings = {key: value for key in SETTINGS if (value := getattr(job, key)) is not None}
+    settings = {key: getattr(job, key) for key in SETTINGS if getattr(job, key) is not None}
     components = list(plan.values())
     if settings:
-        components = [one.with_settings(**_unstated(one, settings)) for one in components]
+        components = [component.with_settings(**_unstated(component, settings)) for component in components]
     rules = joined(plan.rules, job) if job.cluster else plan.rules
     inventory = _with_levels(plan.inventory, rules)
     if job.environment:
         inventory = inventory.with_facts(_with_environment(inventory.facts or NO_FACTS, job), planned=True)
     if inventory is not plan.inventory:
-        components = [one.with_facts_of(inventory) for one in components]
-    known = plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides, plan), plan.actors
-    return Plan(inventory, components, *known)
+        components = [component.with_facts_of(inventory) for component in components]
+    kept = _kept(job, overrides, plan)
+    return Plan(inventory, components, plan.mode, plan.dialect, plan.requests, rules, kept, plan.actors)
 
 
 def _with_environment(facts: ClusterFacts, job: JobFile) -> ClusterFacts:
@@ -146,12 +146,7 @@ def on_plan(plan: Plan, job: JobFile) -> Plan:
 
     Raises `PlacementError` for keys that a plan does not take.
     """
-    if job.memory.model is not None:
-        fault = faults.of_saved_plan("memory.model", job.job)
-        raise PlacementError([job.where("memory", "model").locate(fault)])
-    wrong = [key for key in KEYS if job.states(key) and not KEYS[key].of_plan]
-    if wrong:
-        raise PlacementError([job.key_place(key).locate(faults.of_saved_plan(key, job.job)) for key in wrong])
+    _check_keys_of_plan(job)
     inventory = _with_card(plan.inventory, job)
     if job.beside:
         inventory = beside(inventory, [_other_plan(job, index) for index in range(len(job.beside))])
@@ -161,11 +156,27 @@ def on_plan(plan: Plan, job: JobFile) -> Plan:
     levels = job.facts(inventory.num_nodes).levels
     if levels is not None:
         inventory = inventory.with_facts(replace(inventory.facts or NO_FACTS, levels=levels))
-    stated, rules = job.rules, plan.rules
-    values = {key: getattr(stated if job.states("topology", key) else rules, key) for key in TOPOLOGY_RULES}
+    components = [component.on(inventory) for component in plan.values()]
+    return plan.placed(inventory, components, _with_replaced(plan.rules, job))
+
+
+def _check_keys_of_plan(job: JobFile) -> None:
+    """Raise `PlacementError` for keys that a saved plan does not take."""
+    if job.memory.model is not None:
+        fault = faults.of_saved_plan("memory.model", job.job)
+        raise PlacementError([job.where("memory", "model").locate(fault)])
+    wrong = [key for key in KEYS if job.states(key) and not KEYS[key].of_plan]
+    if wrong:
+        raise PlacementError([job.key_place(key).locate(faults.of_saved_plan(key, job.job)) for key in wrong])
+
+
+def _with_replaced(rules: Rules, job: JobFile) -> Rules:
+    """Return the rules of a plan with those that a job file states in their place, by their keys; pools stay."""
+    values: dict[str, Any] = {}
+    for key in TOPOLOGY_RULES:
+        values[key] = getattr(job.rules if job.states("topology", key) else rules, key)
     places = {path: where for path, where in rules.places.items() if not job.states("topology", path[0])}
-    rules = Rules(**values, pools=rules.pools, places={**places, **stated.places})
-    return plan.placed(inventory, [one.on(inventory) for one in plan.values()], rules)
+    return Rules(**values, pools=rules.pools, places={**places, **job.rules.places})
 
 
 def _kept(job: JobFile, overrides: Sequence[str], plan: Plan) -> PlanJob:
@@ -257,13 +268,17 @@ def joined(own: Rules, job: JobFile) -> Rules:
         ours, theirs = getattr(own, key), getattr(stated, key)
         values[key] = _joined(ours, theirs, (key,), own, stated, conflicts)
     pools = list(own.pools)
+    names = [pool.name for pool in own.pools]
     for index, pool in enumerate(stated.pools):
-        same_name = [at for at, other in enumerate(own.pools) if other.name == pool.name]
-        if not same_name:
+        if pool.name not in names:
             pools.append(pool)
-        elif own.pools[same_name[0]] != pool:
-            here, there = stated.where("pools", index), own.where("pools", same_name[0])
-            conflicts += _both(f"pools.{pool.name}", (pool.plain(), here), (own.pools[same_name[0]].plain(), there))
+            continue
+        own_index = names.index(pool.name)
+        own_pool = own.pools[own_index]
+        if own_pool != pool:
+            here = stated.where("pools", index)
+            there = own.where("pools", own_index)
+            conflicts += _both(f"pools.{pool.name}", (pool.plain(), here), (own_pool.plain(), there))
     if conflicts:
         raise refusal(conflicts)
     return Rules(**values, pools=tuple(pools), places={**own.places, **stated.places})

@@ -56,6 +56,7 @@ def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None
     """
     if allowed is None or stated is None:
         return cluster
+    # By the ranks of the cluster: the ranks of the same nodes in `allowed`.
     places = {place: rank for rank, place in enumerate(same_nodes(allowed, cluster)) if place is not None}
     if not places:
         raise PlacementError([stated.where("nodes").locate(faults.no_such_nodes(cluster))])
@@ -66,18 +67,18 @@ def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None
             known = allowed.node(places[rank])
             record = record.changed(labels={**known.labels, **record.labels})
         records.append(record)
-    found = cluster.updated(records)
+    result = cluster.updated(records)
     if allowed.levels:
-        found = found.with_levels(allowed.levels)
+        result = result.with_levels(allowed.levels)
     unusable: list[str] = []
     for rank, record in enumerate(records):
-        name = found.names.lasting(rank) or f"node-{rank}"  # a host may be called node-3
+        name = result.names.lasting(rank) or f"node-{rank}"  # a host may be called node-3
         excluded = allowed.marks.get(places[rank], ()) if rank in places else None
         if excluded is None:
             unusable.append(name)
         else:
             unusable += [f"{name}/{index}" for index in excluded if index < record.num_accelerators]
-    return found.without(unusable) if unusable else found
+    return result.without(unusable) if unusable else result
 
 
 class _Nodes(NamedTuple):

@@ -312,7 +312,11 @@ class _Reading:
 
     def _cluster(self) -> dict[str, Any]:
         """Return the keys of a cluster, after every check that needs no nodes."""
-        stated = {key: value for key in OF_CLUSTER if (value := self._value(key)) is not None}
+        stated: dict[str, Any] = {}
+        for key in OF_CLUSTER:
+            value = self._value(key)
+            if value is not None:
+                stated[key] = value
         topology = stated.get("topology")
         if isinstance(topology, dict) and "order" in topology:
             stated["topology"] = self._without_given_order(topology)

@@ -67,21 +67,31 @@ class Stack:
 
     def _stating(self, path: KeyPath) -> tuple[Section, KeyPath]:
         """Return the file that states a value of the sum, and the path of the value there."""
+        top = self.layers[0]
         if len(self.layers) == 1:
-            return self.layers[0], path
+            return top, path
         key = str(path[0]) if path else JOB
-        stating = [layer for layer in self.layers if key in layer] or [self.layers[0]]
+        if key == JOB:
+            return self.layers[-1], path
+        stating = [layer for layer in self.layers if key in layer] or [top]
         joining = KEYS[key].joining if key in KEYS else Joining.REPLACES
-        if joining is Joining.ADDS and len(path) > 1 and _are_lists(stating, key):
-            index = int(path[1])
-            for layer in reversed(stating):
-                if index < len(layer[key]):
-                    return layer, (key, index, *path[2:])
-                index -= len(layer[key])
-        if joining is Joining.KEY_BY_KEY and len(path) > 1:
-            having = (layer for layer in stating if isinstance(layer.get(key), dict) and path[1] in layer[key])
-            return next(having, stating[0]), path
-        return (self.layers[-1] if key == JOB else stating[0]), path
+        if len(path) > 1 and joining is Joining.ADDS and _are_lists(stating, key):
+            return _stating_item(stating, key, path)
+        if len(path) > 1 and joining is Joining.KEY_BY_KEY:
+            for layer in stating:
+                if isinstance(layer.get(key), dict) and path[1] in layer[key]:
+                    return layer, path
+        return stating[0], path
+
+
+def _stating_item(stating: Sequence[Section], key: str, path: KeyPath) -> tuple[Section, KeyPath]:
+    """Return the file that states an item of a sum of lists, and its path there: the items of lower files are first."""
+    index = int(path[1])
+    for layer in reversed(stating):
+        if index < len(layer[key]):
+            return layer, (key, index, *path[2:])
+        index -= len(layer[key])
+    return stating[0], path
 
 
 def job_section(config: str | os.PathLike[str] | Mapping[str, Any]) -> Section | None:
@@ -107,7 +117,8 @@ def stacked(top: Section) -> Section:
     """
     layers = [top]
     identities = [_identity(top.document.file)]
-    while (file := _named(layers[-1])) is not None:
+    file = _named(top)
+    while file is not None:
         try:
             file = files.read_pipe(file) if files.is_pipe(file) else file
             identity = _identity(file)
@@ -124,6 +135,7 @@ def stacked(top: Section) -> Section:
             raise _at_job(layers[-1], faults.too_many(MOST))
         layers.append(below)
         identities.append(identity)
+        file = _named(below)
     return cast("Section", relocated(_sum(layers), cast("Source", Stack(layers, file))))
 
 
