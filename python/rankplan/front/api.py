@@ -90,15 +90,10 @@ def check(
         else:
             warnings = tuple(job.warnings(Planned(plan, sources), needs))
         if memory and needs is not None:
-            from rankplan.memory.unknown import memory_unknown
-            from rankplan.read.memory_places import located
-
-            warnings += tuple(located(read.reader, sources, name, warning) for name, warning in memory_unknown(needs))
-            warnings += tuple(sources.unknown_models.values())
-            if needs.silent:
-                warnings += tuple(warning for warning in read.reader.warnings if _names_model(warning))
+            warnings += _memory_warnings(needs, read.reader, sources)
     except PlacementError as error:
-        plan, warnings = None, error.diagnostics
+        plan = None
+        warnings = error.diagnostics
     is_stated = job is not None and job.labelled
     unchecked = None if plan is None else unknown_amounts(plan, is_stated=is_stated)
     deciding = [warning for warning in read.reader.warnings if verbose or read.decides(warning)]
@@ -106,6 +101,18 @@ def check(
     shown = needs if memory else None
     diagnostics = (*(warning for warning in deciding if warning not in warnings), *warnings)
     return Report(name, plan, diagnostics, omitted, shown, unchecked)
+
+
+def _memory_warnings(needs: Needs, reader: Reader, sources: Sources) -> tuple[Diagnostic, ...]:
+    """Return what keeps the needs of a plan from being known: values, models, names of models that a run decides."""
+    from rankplan.memory.unknown import memory_unknown
+    from rankplan.read.memory_places import located
+
+    warnings = [located(reader, sources, component, warning) for component, warning in memory_unknown(needs)]
+    warnings += sources.unknown_models.values()
+    if needs.silent:
+        warnings += [warning for warning in reader.warnings if _names_model(warning)]
+    return tuple(warnings)
 
 
 def _measured(texts: Sequence[str]) -> Measured | None:

@@ -229,12 +229,12 @@ class Job:
 
     def placed(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
         """Return the plan on the nodes in their order, whose rules are not checked, and where the config states it."""
-        dialect, isolated = self.dialect, isolate is not False
+        is_isolated = isolate is not False
         groups = None if self.stated is None else self.stated.groups
         with self.naming_unknown_values():
             try:
-                planned = dialect.planned(
-                    self.config, self.inventory, isolate_accelerator=isolated, pinned=pinned, groups=groups
+                planned = self.dialect.planned(
+                    self.config, self.inventory, isolate_accelerator=is_isolated, pinned=pinned, groups=groups
                 )
             except PlacementError:
                 if self.stated is not None and groups:
@@ -253,7 +253,8 @@ class Job:
             from rankplan.read.facts import with_stated
 
             plan = plan.placed(plan.inventory, plan.values(), with_stated(plan.rules, self.options))
-        if labels := self.inventory.level_labels:
+        labels = self.inventory.level_labels
+        if labels:
             plan = plan.with_job((plan.job or PlanJob()).with_level_labels(labels))
         return Planned(plan, planned.sources)
 
@@ -263,8 +264,8 @@ class Job:
         try:
             yield
         except PlacementError as error:
-            unknown = [found for found in self.reader.warnings if found.code == "not-run" and found.path]
-            deciding = [found for found in unknown if self.config.decides(found)]
+            unknown = [warning for warning in self.reader.warnings if warning.code == "not-run" and warning.path]
+            deciding = [warning for warning in unknown if self.config.decides(warning)]
             if not deciding:
                 raise
             from rankplan.front.unknown_values import with_unknown  # few configs have faults

@@ -185,10 +185,12 @@ def check_requests(plan: Plan) -> None:
     """Raise `PlacementError` for a plan of an unknown trainer, or one that does not know what it asks Ray for."""
     if plan.dialect is not None and plan.dialect not in DIALECTS:
         raise PlacementError([faults.unknown_dialect(plan.dialect, ", ".join(DIALECTS))])
-    names = dict.fromkeys(one.component for one in plan.requests if not one.optional and one.component)
-    if missing := [name for name in names if name not in plan]:
+    required = [request for request in plan.requests if not request.optional]
+    names = dict.fromkeys(request.component for request in required if request.component)
+    missing = [name for name in names if name not in plan]
+    if missing:
         raise PlacementError(unknown("component", name, plan, code="plan-mismatch") for name in missing)
-    if not any(not one.optional for one in plan.requests):
+    if not required:
         raise PlacementError([faults.no_requests(DIALECTS[OWN].no_groups)])
 
 
