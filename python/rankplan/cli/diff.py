@@ -31,16 +31,17 @@ def diff(before: str, after: str, choice: Choice, form: str) -> None:
     with faults_end_it(code=2):
         configs = [opened(file) for file in (before, after)]
         saved = [is_saved(config) for config in configs]
-        choices = [Choice() if one and not all(saved) else choice for one in saved]
-        before_and_after = [shown_on(*each) for each in zip(configs, choices, strict=True)]
-        found = PlanDiff(*(shown.plan for shown in before_and_after))
+        # Beside a config, a saved plan keeps its own nodes: the options are those of the config.
+        choices = [Choice() if is_plan and not all(saved) else choice for is_plan in saved]
+        old, new = (shown_on(config, options) for config, options in zip(configs, choices, strict=True))
+        changes = PlanDiff(old.plan, new.plan)
         if form == "json":
-            click.echo(diff_json(found))
-        elif found:
-            print_table(diff_table(found))
+            click.echo(diff_json(changes))
+        elif changes:
+            print_table(diff_table(changes))
         else:
             click.echo("no difference")
-        refused = [shown.refused for shown in before_and_after if shown.refused is not None]
+        refused = [shown.refused for shown in (old, new) if shown.refused is not None]
         for error in refused:
             show_error(error)
-        sys.exit(1 if found or refused else 0)
+        sys.exit(1 if changes or refused else 0)

@@ -80,10 +80,12 @@ class _Emit(click.Command):
 
     def _own(self, to: str | None) -> list[click.Parameter]:
         """Return the options that only a guest has; none for a guest that fails, which the command reports."""
+        if to is None or to in LAUNCHERS.builtin:
+            return []
         try:
-            launcher = None if to is None or to in LAUNCHERS.builtin else LAUNCHERS.get(to)
+            launcher = LAUNCHERS.get(to)
         except GuestError:
-            launcher = None
+            return []
         if launcher is None:
             return []
         return [
@@ -130,7 +132,8 @@ def emit(*, file: str, to: str | None, output: str | None, choice: Choice, **giv
         if not given["command"] and not is_saved(config) and _starts_on_nodes(plan, to):
             check_node_commands(unplaced_job(config, dialect=choice.dialect, overrides=overrides()))
         own = OwnCommand(None)
-        if starts_itself(plan) and not is_saved(config) and (plan.job is None or plan.job.command is None):
+        states_command = plan.job is not None and plan.job.command is not None
+        if starts_itself(plan) and not is_saved(config) and not states_command:
             own = command_of(config, DIALECTS[plan.dialect or ""], overrides())
             plan = plan.with_job(replace(plan.job or PlanJob(), command=own.text))
         try:

@@ -113,34 +113,41 @@ def _environment(
     plan: Plan, component: str, rank: int, addr: str | None, port: int | None
 ) -> tuple[dict[str, str], list[str]]:
     """Return the environment and notes about it."""
-    row, first = plan[component][rank], plan[component][0].cluster_node_rank
-    env_vars, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
-    host = addr or address(plan.inventory, first)
-    of_group = env_vars
-    nearest = {name: value for name, value in network_variables(plan[component], row).items() if name not in env_vars}
-    env_vars = nearest | {
-        name: f"{value}:${{{name}}}" if prepends(name, env_vars, {}) and not refers(value, name) else value
-        for name, value in env_vars.items()
-    }
+    row = plan[component][rank]
+    first_node = plan[component][0].cluster_node_rank
+    of_group, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
+    host = addr or address(plan.inventory, first_node)
+    nearest = {name: value for name, value in network_variables(plan[component], row).items() if name not in of_group}
+    env_vars = dict(nearest)
+    for name, value in of_group.items():
+        is_prepended = prepends(name, of_group, {}) and not refers(value, name)
+        env_vars[name] = f"{value}:${{{name}}}" if is_prepended else value
     environment = rank_environment(row, master_addr=host or "", master_port=port or 0, env_vars=env_vars)
     where = address(plan.inventory, row.cluster_node_rank)
-    bound, egl = plan[component].bound(rank), plan[component].egl and row.num_accelerators
-    numactl = "membind" if bound.memory == BOUND else "preferred-many"
-    notes = [
-        (True, f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"),
-        (interpreter is not None, f"interpreter: {interpreter}"),
-        (of_group, f"from node group {row.node_group_label}: {' '.join(of_group)}"),
-        (nearest, f"from the nearest network cards: {' '.join(nearest)}"),
-        (True, f"from the plan: {' '.join(planned_environment(row))}"),
-        (bound.cpus, f"CPUs: start it with taskset --cpu-list {bound.cpus}"),
-        (bound.memory_nodes, f"memory: start it with numactl --{numactl}={bound.memory_nodes}"),
-        (egl, f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node"),
-        (host is None, f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr"),
-        (port is None, f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}"),
-    ]
-    missing = [name for name, value in ((_ADDRESS, host), (_PORT, port)) if value is None]
-    kept = {name: value for name, value in environment.items() if name not in missing}
-    return kept, [text for told, text in notes if told]
+    notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
+    if interpreter is not None:
+        notes.append(f"interpreter: {interpreter}")
+    if of_group:
+        notes.append(f"from node group {row.node_group_label}: {' '.join(of_group)}")
+    if nearest:
+        notes.append(f"from the nearest network cards: {' '.join(nearest)}")
+    notes.append(f"from the plan: {' '.join(planned_environment(row))}")
+    bound = plan[component].bound(rank)
+    if bound.cpus:
+        notes.append(f"CPUs: start it with taskset --cpu-list {bound.cpus}")
+    if bound.memory_nodes:
+        policy = "membind" if bound.memory == BOUND else "preferred-many"
+        notes.append(f"memory: start it with numactl --{policy}={bound.memory_nodes}")
+    if plan[component].egl and row.num_accelerators:
+        notes.append(f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node")
+    if host is None:
+        del environment[_ADDRESS]
+        address_hint = f"node {first_node} has no address in the inventory; pass --master-addr"
+        notes.append(f"{_ADDRESS} is omitted: {address_hint}")
+    if port is None:
+        del environment[_PORT]
+        notes.append(f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}")
+    return environment, notes
 
 
 def _shell(name: str, value: str) -> str:

@@ -111,8 +111,8 @@ def pin(
     with faults_end_it():
         config = opened(file)
         stated = job_file_of(config)
-        if stated is not None:
-            ray = stated.ray if ray is None else ray
+        if stated is not None and ray is None:
+            ray = stated.ray
         command = command or _own_words(config, dialect_name)
         if not command:
             raise click.UsageError(f"write the command after --: rankplan pin {file} -- python3 train.py")
@@ -173,7 +173,10 @@ class _ReportPrinter:
         count = len(self._printed)
         continues = lines[:count] == self._printed
         for line in lines[count:] if continues else lines:
-            note(line) if self._form == "table" else click.echo(line, err=True)
+            if self._form == "table":
+                note(line)
+            else:
+                click.echo(line, err=True)
         self._printed = lines
 
 
