@@ -51,34 +51,44 @@ def sbatch_options(line: str) -> Iterator[SbatchOption]:
     begun = _START.match(line)
     if begun is None:
         return
-    words = []
-    at = begun.end()
-    while (found := _WORD.match(line, at)) is not None:
-        words.append(found)
-        at = found.end() + len(line[found.end() :]) - len(line[found.end() :].lstrip())
-    index = 0
-    while index < len(words):
-        word = words[index]
-        index += 1
-        name, at = word[0], word.start()
+    words = _words(line, begun.end())
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
         end = word.end()
-        if name in _HETJOB:
-            yield SbatchOption(_HETJOB[0], "", at, end, at)
+        if word[0] in _HETJOB:
+            yield SbatchOption(_HETJOB[0], "", word.start(), end, word.start())
             continue
-        if not name.startswith("-"):
+        if not word[0].startswith("-"):
             continue
-        value: str | None = None
-        if name.startswith("--"):
-            name, equals, rest = name.partition("=")
-            if equals:
-                value, at = rest, end - len(rest)
-        elif len(name) > 2:
-            value = name[2:].removeprefix("=")
-            name, at = name[:2], end - len(value)
-        if value is None and index < len(words) and not words[index][0].startswith("-"):
-            value, at, end = words[index][0], words[index].start(), words[index].end()
-            index += 1
+        name, value = _name_and_value(word[0])
+        at = word.start() if value is None else end - len(value)
+        if value is None and position < len(words) and not words[position][0].startswith("-"):
+            value = words[position][0]
+            at = words[position].start()
+            end = words[position].end()
+            position += 1
         plain = (value or "").strip("\"'")
         if plain and plain != value:
             at += 1
         yield SbatchOption(_LONG.get(name, name), plain, word.start(), end, at)
+
+
+def _words(line: str, start: int) -> list[re.Match[str]]:
+    """Return the words of a line from a position on, up to a comment."""
+    words = []
+    word = _WORD.match(line, start)
+    while word is not None:
+        words.append(word)
+        rest = line[word.end() :]
+        word = _WORD.match(line, len(line) - len(rest.lstrip()))
+    return words
+
+
+def _name_and_value(word: str) -> tuple[str, str | None]:
+    """Return the name of an option, and its value if that is in the same word: ``--nodes=2``, ``-N2``, ``-N=2``."""
+    if word.startswith("--"):
+        name, equals, value = word.partition("=")
+        return name, value if equals else None
+    return (word[:2], word[2:].removeprefix("=")) if len(word) > 2 else (word, None)
