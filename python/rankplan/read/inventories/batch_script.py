@@ -104,22 +104,26 @@ def _accelerators(part: _Part, count: int, file: str) -> dict[str, Any]:
     """Return the type and the number of the accelerators of a node."""
     for option in _PER_NODE:
         stated = re.sub(r"\([^)]*\)", "", part.value(option))
-        found = list(filter(None, (_gres(one, option) for one in filter(None, stated.split(",")))))
-        if len({kind for kind, _ in found}) > 1:
+        resources = [_gres(text, option) for text in stated.split(",") if text]
+        accelerators = [resource for resource in resources if resource is not None]
+        if len({kind for kind, _ in accelerators}) > 1:
             raise PlacementError([_fault(part, option, "accelerators of one type", file)])
-        if found:
-            counts = [_counted(part, option, number, file) for _, number in found]
-            return _entry(part, option, sum(counts), found[0][0], file)
-    of_job = next((one for one in ("--gpus", "--gpus-per-task") if one in part.options), None)
-    if of_job is None:
+        if accelerators:
+            counts = [_counted(part, option, number, file) for _, number in accelerators]
+            return _entry(part, option, sum(counts), accelerators[0][0], file)
+    if "--gpus" in part.options:
+        return _of_job(part, "--gpus", 1, count, file)
+    if "--gpus-per-task" not in part.options:
         return {"accelerators": 0}
-    times, nodes = 1, count
-    if of_job == "--gpus-per-task":
-        tasks = next((one for one in _TASKS if one in part.options), None)
-        times = count if tasks is None else _counted(part, tasks, part.value(tasks), file)
-        nodes = 1 if tasks == "--ntasks-per-node" else count
-    numbers = [one.rpartition(":")[2] for one in part.value(of_job).split(",")]
-    return _entry(part, of_job, _divided(part, of_job, numbers, times, nodes, file), None, file)
+    tasks = next((option for option in _TASKS if option in part.options), None)
+    times = count if tasks is None else _counted(part, tasks, part.value(tasks), file)
+    return _of_job(part, "--gpus-per-task", times, 1 if tasks == "--ntasks-per-node" else count, file)
+
+
+def _of_job(part: _Part, option: str, times: int, nodes: int, file: str) -> dict[str, Any]:
+    """Return the accelerators of a node, if an option states so many, ``times``, for this number of nodes."""
+    numbers = [text.rpartition(":")[2] for text in part.value(option).split(",")]
+    return _entry(part, option, _divided(part, option, numbers, times, nodes, file), None, file)
 
 
 def _gres(text: str, option: str) -> tuple[str | None, str] | None:

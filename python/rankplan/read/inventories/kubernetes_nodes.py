@@ -30,6 +30,8 @@ _MODELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/g
 _SLICES = "nvidia.com/mig-"
 _SICK = "node.kubernetes.io/"
 """The prefix of the taints that Kubernetes sets itself on nodes with a problem."""
+_REPELLING = ("NoSchedule", "NoExecute")
+"""The effects of taints that keep pods away."""
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
@@ -60,17 +62,15 @@ def read_kubernetes_nodes(
         raise PlacementError([replace(KUBERNETES_NODES.fault({"kind": "Pod", "apiVersion": "v1"}), file=file)])
     shown_nodes = []
     for name in sorted(nodes, key=natural):
-        taints = [
-            taint
-            for taint in _list(nodes[name], "spec", "taints")
-            if taint.get("effect") in ("NoSchedule", "NoExecute")
-        ]
+        node = nodes[name]
+        taints = [taint for taint in _list(node, "spec", "taints") if taint.get("effect") in _REPELLING]
         if any(taint.get("key") in _CONTROL for taint in taints):
             continue
-        entry, in_use = _entry(nodes[name], name, keys), None
+        entry = _entry(node, name, keys)
+        in_use = None
         if not ignore_jobs:
-            entry, in_use = beside_jobs(entry, usage_of_pods(pods.get(name, ()), _counted_keys(nodes[name])))
-        problem = _problem(nodes[name], taints)
+            entry, in_use = beside_jobs(entry, usage_of_pods(pods.get(name, ()), _counted_keys(node)))
+        problem = _problem(node, taints)
         if problem is not None:
             entry["healthy"] = False
         shown_nodes.append(ShownNode(name, entry, problem, in_use))
@@ -98,19 +98,24 @@ def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[st
     """Return the entry of a node. Its hostname is the one that it reports."""
     labels = _at(node, "metadata", "labels")
     labels = labels if isinstance(labels, Mapping) else {}
-    addresses = [(one.get("type"), one.get("address")) for one in _list(node, "status", "addresses")]
-    known = {kind: text for kind, text in reversed(addresses) if _is_text(kind) and _is_text(text)}
-    entry: dict[str, Any] = {"hostname": known.get("Hostname") or name}
-    if "InternalIP" in known:
-        entry["ip"] = known["InternalIP"]
+    addresses: dict[Any, Any] = {}
+    for address in _list(node, "status", "addresses"):
+        kind = address.get("type")
+        text = address.get("address")
+        if _is_text(kind) and _is_text(text):
+            addresses.setdefault(kind, text)
+    entry: dict[str, Any] = {"hostname": addresses.get("Hostname") or name}
+    if "InternalIP" in addresses:
+        entry["ip"] = addresses["InternalIP"]
     entry |= _accelerators(node, labels)
     entry |= _reservable(node)
-    kept = {
-        key: value
-        for key, value in labels.items()
-        if _is_text(value) and key != HOSTNAME and (known_key(key) or key in RANK_LABELS or key in keys)
-    }
-    return entry | ({"labels": kept} if kept else {})
+    of_place: dict[str, str] = {}
+    for key, value in labels.items():
+        if _is_text(value) and key != HOSTNAME and (known_key(key) or key in RANK_LABELS or key in keys):
+            of_place[key] = value
+    if of_place:
+        entry["labels"] = of_place
+    return entry
 
 
 def _amounts(node: Mapping[str, Any]) -> Mapping[str, Any]:

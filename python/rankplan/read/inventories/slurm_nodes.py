@@ -129,17 +129,28 @@ def _listed_in_json(file: str, text: str) -> Iterator[tuple[dict[str, Any], dict
     if kind_of(content) != SLURM_NODES.name or not isinstance(nodes, list):
         raise PlacementError([replace(SLURM_NODES.fault(content), file=file)])
     for index, node in enumerate(nodes):
-        known = node if isinstance(node, Mapping) else {}
-        states = [known.get("state"), known.get("state_flags")]
-        words = [word for one in states for word in (one if isinstance(one, list) else [one]) if isinstance(word, str)]
-        fields = {field: known[key] for key, field in _IN_JSON.items() if isinstance(known.get(key), str)}
-        for key, field in _NUMBERS_IN_JSON.items():
-            number = known.get(key)
-            if isinstance(number, Mapping):  # {"set": true, "infinite": false, "number": 1024}
-                number = number.get("number") if number.get("set") else None
-            if isinstance(number, int):
-                fields[field] = str(number)
-        yield {"path": f"nodes[{index}]"}, {"NodeName": "", **fields, "State": "+".join(words)}
+        yield {"path": f"nodes[{index}]"}, _fields_of_json(node if isinstance(node, Mapping) else {})
+
+
+def _fields_of_json(node: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a node under their names in the text."""
+    fields = {"NodeName": ""}
+    for key, field in _IN_JSON.items():
+        text = node.get(key)
+        if isinstance(text, str):
+            fields[field] = text
+    for key, field in _NUMBERS_IN_JSON.items():
+        number = node.get(key)
+        if isinstance(number, Mapping):  # {"set": true, "infinite": false, "number": 1024}
+            number = number.get("number") if number.get("set") else None
+        if isinstance(number, int):
+            fields[field] = str(number)
+    states: list[Any] = []
+    for key in ("state", "state_flags"):
+        value = node.get(key)
+        states += value if isinstance(value, list) else [value]
+    fields["State"] = "+".join(state for state in states if isinstance(state, str))
+    return fields
 
 
 def _node(fields: Mapping[str, str], *, ignore_jobs: bool) -> ShownNode:

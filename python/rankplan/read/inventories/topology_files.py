@@ -98,28 +98,37 @@ def _labels(file: str, text: str, topology: str | None) -> Labels:
 
 
 def _of_conf(text: str) -> tuple[_Topology, _Topology]:
-    switches, blocks = _Topology(), _Topology()
+    switches = _Topology()
+    blocks = _Topology()
     for number, line in _lines(text):
         try:
             _add_line(line, number, switches, blocks)
         except PlacementError as error:
-            raise PlacementError(replace(one, line=number) for one in error.diagnostics) from None
+            raise PlacementError(replace(fault, line=number) for fault in error.diagnostics) from None
     if switches.shown:
+        # What Slurm shows of a switch has the nodes of all those below it, too.
         listed = {name: set(nodes) for name, nodes in switches.nodes.items()}
         for name, below in switches.below.items():
-            inside = set[str]().union(*(listed.get(one, ()) for one in below))
+            inside = set[str]().union(*(listed.get(other, ()) for other in below))
             switches.nodes[name] = [node for node in switches.nodes[name] if node not in inside]
     return switches, blocks
 
 
-def _add_line(line: str, number: int, switches: _Topology, blocks: _Topology) -> None:
-    words: dict[str, str] = {}
+def _settings(line: str, number: int) -> dict[str, str]:
+    """Return the ``KEY=VALUE`` words of a line, with keys in lower case."""
+    known = {key.lower() for key in (*_KEYS, *_SHOWN)}
+    settings: dict[str, str] = {}
     for word in line.split():
         key, equals, value = word.partition("=")
-        if not equals or key.lower() not in map(str.lower, (*_KEYS, *_SHOWN)):
-            help = "write KEY=VALUE" if not equals else did_you_mean(key, _KEYS)
+        if not equals or key.lower() not in known:
+            help = did_you_mean(key, _KEYS) if equals else "write KEY=VALUE"
             raise _refusal(f"line {number} has {shown(word)}, which is not a known setting", help)
-        words[key.lower()] = value
+        settings[key.lower()] = value
+    return settings
+
+
+def _add_line(line: str, number: int, switches: _Topology, blocks: _Topology) -> None:
+    words = _settings(line, number)
     names = words.get("switchname") or words.get("blockname") or ""
     if any(key.lower() in words for key in _SHOWN):
         switches.shown = True
@@ -130,8 +139,9 @@ def _add_line(line: str, number: int, switches: _Topology, blocks: _Topology) ->
     if words and not names and "blocksizes" not in words:
         message = f"line {number} names no switch and no block"
         raise _refusal(message, "start the line with SwitchName= or BlockName=")
+    topology = blocks if "blockname" in words else switches
     for name in hostlist(names):
-        (blocks if "blockname" in words else switches).add(name, words.get("nodes"), words.get("switches"))
+        topology.add(name, words.get("nodes"), words.get("switches"))
     if "blocksizes" in words:
         blocks.sizes = _sizes(words["blocksizes"].split(","))
 
