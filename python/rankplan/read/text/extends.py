@@ -23,11 +23,12 @@ def extended(section: Section, load: Callable[[str, tuple[str, ...]], Section], 
     Raises `PlacementError` for a file that extends itself or cannot be read.
     """
     names = section.get("defaults")
-    listed = [names] if isinstance(names, str) else names if isinstance(names, list) else []
-    if not listed or not all(isinstance(name, str) and name.endswith((".yaml", ".yml")) for name in listed):
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, list) or not names or not all(map(_is_path, names)):
         return section
     layers = [section]
-    for name in reversed(listed):
+    for name in reversed(names):
         try:
             path = os.fspath(plain_path(folder_of(above[-1]) / name))
             if any(os.path.realpath(path) == os.path.realpath(file) for file in above):
@@ -45,6 +46,10 @@ def extended(section: Section, load: Callable[[str, tuple[str, ...]], Section], 
                 merged[key] = over(merged.get(key), value)
     del merged["defaults"]
     return cast("Section", relocated(merged, Layers([((), layer) for layer in layers])))
+
+
+def _is_path(name: Any) -> bool:
+    return isinstance(name, str) and name.endswith((".yaml", ".yml"))
 
 
 def _unreadable(name: str, error: OSError) -> Diagnostic:

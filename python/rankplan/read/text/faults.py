@@ -47,13 +47,14 @@ def diagnostics(
     extra = {(*prefix, *found["loc"]) for found in everything if found["type"] == "extra_forbidden"}
     for found in everything:
         context = found.get("ctx", {})
+        cause = context.get("error")
         path: KeyPath = (*prefix, *(part for part in found["loc"] if part != "[key]"))
         if "text" in context:
             at = path + context["path"]
             yield at, named(Diagnostic(found["type"], context["text"], context["help"]), at)
-        elif isinstance(cause := context.get("error"), Invalid):
+        elif isinstance(cause, Invalid):
             yield from cause.below(path)
-        elif isinstance(cause := context.get("error"), PlacementError):
+        elif isinstance(cause, PlacementError):
             for diagnostic in cause.diagnostics:
                 yield path, diagnostic
         elif found["type"] == "extra_forbidden":
@@ -91,7 +92,10 @@ _BOUNDS = {
 
 
 def _invalid(found: ErrorDetails, path: KeyPath) -> Diagnostic:
-    kind, context, value, name = found["type"], found.get("ctx", {}), found["input"], value_name(path)
+    kind = found["type"]
+    context = found.get("ctx", {})
+    value = found["input"]
+    name = value_name(path)
     if kind == "string_too_short":
         return Diagnostic("invalid-value", f"{name} is empty", "write its text, or remove the key")
     if kind == "too_short":
