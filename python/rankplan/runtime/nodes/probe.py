@@ -84,6 +84,8 @@ def find_nodes(
     driver = str(ray.get_runtime_context().get_node_id())
     choice = _Choice(num_nodes, timeout, starting, facts, needed, driver)
     fewest = 1 if needed else num_nodes or 1
+    # Nodes are probed as soon as enough have joined, and again when others join meanwhile. Only then is it decided
+    # whether these are the nodes to use, or others are awaited.
     while True:
         entries = live_nodes()
         late = time.monotonic() >= deadline
@@ -147,36 +149,49 @@ def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[st
 def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, driver: str) -> list[FoundNode]:
     """Return the first nodes of an order; raises ``ClusterError`` if one of them cannot be used."""
     used = list(ordered[:num_nodes])
-    usable = [node for node in ordered if node.fault is None]
-    if source not in (BY_LABEL, BY_VARIABLE) and num_nodes is not None and len(usable) >= num_nodes:
-        used = usable[:num_nodes]  # without ranks, nodes that cannot be used are skipped
-    chosen = {node.node_id for node in used}
-    unused = [node for node in ordered if node.node_id not in chosen]
-    if faults := [node.fault for node in used if node.fault is not None]:
-        raise faults[0]
-    here = [node for node in used if node.node_id]
-    _logger.info("%s, in the order of %s: %s", counted(len(here), "node"), source, ", ".join(map(str, here)))
-    for node in here:
+    has_ranks = source in (BY_LABEL, BY_VARIABLE)
+    if num_nodes is not None and not has_ranks:
+        usable = [node for node in ordered if node.fault is None]
+        if len(usable) >= num_nodes:  # without ranks, nodes that cannot be used are skipped
+            used = usable[:num_nodes]
+    for node in used:
+        if node.fault is not None:
+            raise node.fault
+    used_ids = {node.node_id for node in used}
+    unused = [node for node in ordered if node.node_id not in used_ids]
+    _log_used([node for node in used if node.node_id], source)
+    _log_unused(unused, source, len(ordered), driver)
+    return used
+
+
+def _log_used(nodes: Sequence[FoundNode], source: str) -> None:
+    """Log the nodes in use that have joined, and which of their accelerators have a problem."""
+    _logger.info("%s, in the order of %s: %s", counted(len(nodes), "node"), source, ", ".join(map(str, nodes)))
+    for node in nodes:
         for index, problem in node.spec.problems():
             name = f"{node.spec.hostname or node.spec.ip}/{index}"
             _logger.warning("accelerator %s: %s; do not use it with exclude: [%s]", name, problem, name)
-    if unused:
-        names = ", ".join(map(str, unused))
-        _logger.warning("using %d of %d nodes (num_nodes); not used: %s", len(used), len(ordered), names)
-    if source == BY_ADDRESS and any(node.node_id == driver for node in unused):
+
+
+def _log_unused(nodes: Sequence[FoundNode], source: str, total: int, driver: str) -> None:
+    """Log the nodes that are left over of a ``total``; ``driver`` is the node of this program."""
+    if nodes:
+        names = ", ".join(map(str, nodes))
+        _logger.warning("using %d of %d nodes (num_nodes); not used: %s", total - len(nodes), total, names)
+    if source == BY_ADDRESS and any(node.node_id == driver for node in nodes):
         _logger.warning('the node of this program is not used; node_order="rlinf" puts it first')
-    for node in unused:
+    for node in nodes:
         if node.fault is not None:
             _logger.warning("an unused node cannot run rankplan: %s", node.fault)
-    return used
 
 
 def _only(node: FoundNode) -> FoundNode:
     """Return the only node, whose rank may be left over from another cluster."""
     if node.fault is not None:
         raise node.fault
-    variables, label = " or ".join(NODE_RANK_VARIABLES), f"the Ray label {NODE_RANK_LABEL}"
-    rank, source = (node.rank_label, label) if node.rank_variable is None else (node.rank_variable, variables)
+    rank, source = node.rank_variable, " or ".join(NODE_RANK_VARIABLES)
+    if rank is None:
+        rank, source = node.rank_label, f"the Ray label {NODE_RANK_LABEL}"
     advice = "if it is left over from another cluster, unset it and start Ray again"
     _logger.warning("%s is the only node, and used as node 0 despite its rank %s (%s); %s", node, rank, source, advice)
     return node
@@ -195,13 +210,13 @@ def probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]
         lambda: [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
     )
     nodes = []
-    for entry, found in zip(entries, outcomes(looks, timeout), strict=True):
+    for entry, answer in zip(entries, outcomes(looks, timeout), strict=True):
         label = entry["Labels"].get(NODE_RANK_LABEL)
-        if isinstance(found, tuple):
-            spec, variable, age = found
-            nodes.append(FoundNode(entry["NodeID"], spec, variable, label, started=time.monotonic() - age))
+        if isinstance(answer, tuple):
+            spec, variable, seconds = answer
+            nodes.append(FoundNode(entry["NodeID"], spec, variable, label, started=time.monotonic() - seconds))
         else:
-            fault = _fault(_describe(entry), found, timeout)
+            fault = _fault(_describe(entry), answer, timeout)
             spec = NodeSpec(**_names(entry), labels=kept_labels(entry["Labels"]))
             nodes.append(FoundNode(entry["NodeID"], spec, rank_label=label, fault=fault))
     return nodes
@@ -251,57 +266,71 @@ def computing(
         ]
     )
     return [
-        found if isinstance(found, tuple) else _fault(_describe(entry), found, timeout)
-        for entry, found in zip(entries, outcomes(answers, timeout), strict=True)
+        answer if isinstance(answer, tuple) else _fault(_describe(entry), answer, timeout)
+        for entry, answer in zip(entries, outcomes(answers, timeout), strict=True)
     ]
 
 
 @ray.remote(num_cpus=0)
 def _computing(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, list[Process] | None]:
     """Return the record of this node, and the processes that compute on its accelerators."""
-    spec = _seen(entry, rows)[0]
-    found = uses(spec.accelerator_ids) if spec.accelerator_type == "NV_GPU" else None
-    if found is None:
+    spec = _record(entry, rows, inherited())
+    uses_by_index = uses(spec.accelerator_ids) if spec.accelerator_type == "NV_GPU" else None
+    if uses_by_index is None:
         return spec, None
-    return spec, [
-        Process(index, one.pid, one.memory, ancestors(one.pid)) for index, here in enumerate(found) for one in here
-    ]
+    processes = []
+    for index, uses_there in enumerate(uses_by_index):
+        processes += [Process(index, use.pid, use.memory, ancestors(use.pid)) for use in uses_there]
+    return spec, processes
 
 
 @ray.remote(num_cpus=0)
 def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
-    return _seen(entry, rows)
-
-
-def _seen(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
     """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
+    environment = inherited()
+    spec = _record(entry, rows, environment)
+    variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
+    return spec, variable, age(os.getppid())
+
+
+def _record(entry: dict[str, Any], rows: Sequence[Vendor], environment: Mapping[str, str]) -> NodeSpec:
+    """Return the record of this node, on which Ray was started in this environment."""
     adopt(rows)
-    resources, labels, environment = entry["Resources"], entry["Labels"], inherited()
+    resources, labels = entry["Resources"], entry["Labels"]
     row = _vendor_here(resources, labels)
-    fabric = fabrics() if row is not None and row.accelerator_type == "NV_GPU" else []
-    try:
-        known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | kept_labels(labels)
-    except ValueError as contradiction:
-        raise ClusterError(str(contradiction)) from None
-    known |= {name: environment[name] for name in (NODE_RANK,) if name in environment}
-    found = {**_names(entry), "labels": known}
-    found["hardware"] = {
+    facts = {**_names(entry), "labels": _labels(entry, row, environment)}
+    facts["hardware"] = {
         name.removeprefix(HARDWARE_LABEL): count
         for name, count in labels.items()
         if name.startswith(HARDWARE_LABEL) and count.isdecimal() and int(count)
     }
     ids: tuple[str, ...] = ()
-    if row and (ids := _ids(row, int(resources[row.resource]), environment)):
-        found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
-        found["accelerator_model"] = labels.get(MODEL_LABEL)
-    stated = environment.get(HARDWARE_VARIABLE)
-    if stated:
-        found |= json.loads(stated)
+    if row is not None:
+        ids = _ids(row, int(resources[row.resource]), environment)
+        if ids:
+            facts["accelerator_type"] = row.accelerator_type
+            facts["accelerator_ids"] = ids
+            facts["accelerator_model"] = labels.get(MODEL_LABEL)
+    stated_facts = environment.get(HARDWARE_VARIABLE)
+    if stated_facts:
+        facts |= json.loads(stated_facts)
     else:
-        found |= hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
-        found |= _reservable(resources)
-    variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
-    return NodeSpec(**found), variable, age(os.getppid())
+        facts |= hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
+        facts |= _reservable(resources)
+    return NodeSpec(**facts)
+
+
+def _labels(entry: Mapping[str, Any], row: Vendor | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of this node, from all sources; ``row`` is the vendor of its accelerators."""
+    fabric = fabrics() if row is not None and row.accelerator_type == "NV_GPU" else []
+    try:
+        labels = slurm_labels(environment) | nemo_rl_labels(entry["Resources"]) | fabric_labels(fabric)
+    except ValueError as contradiction:
+        raise ClusterError(str(contradiction)) from None
+    labels |= kept_labels(entry["Labels"])
+    if NODE_RANK in environment:
+        labels[NODE_RANK] = environment[NODE_RANK]
+    return labels
 
 
 def _reservable(resources: Mapping[str, float]) -> dict[str, Any]:
@@ -327,10 +356,11 @@ def _names(entry: Mapping[str, Any]) -> dict[str, Any]:
 def kept_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of the user and of other tools, and Ray's own ones that tell where a node is."""
 
-    def iskept_labels(name: str) -> bool:
-        return not name.startswith(("ray.io/", "rankplan.io/")) or known_key(name) or name in RANK_LABELS
+    def is_kept(name: str) -> bool:
+        is_internal = name.startswith(("ray.io/", "rankplan.io/"))
+        return not is_internal or known_key(name) or name in RANK_LABELS
 
-    return {name: value for name, value in labels.items() if iskept_labels(name)}
+    return {name: value for name, value in labels.items() if is_kept(name)}
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:
@@ -347,12 +377,12 @@ def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> V
             )
         return row
     managers = accelerator_managers({row.resource: resources.get(row.resource, 0) for row in VENDORS})
-    found = [row for row in VENDORS if row.manager in managers]
-    if len(found) > 1:
-        counts = " and ".join(f"{resources[row.resource]:g} {row.resource}" for row in found)
-        types = " or ".join(f"--labels={TYPE_LABEL}={row.accelerator_type}" for row in found)
+    detected = [row for row in VENDORS if row.manager in managers]
+    if len(detected) > 1:
+        counts = " and ".join(f"{resources[row.resource]:g} {row.resource}" for row in detected)
+        types = " or ".join(f"--labels={TYPE_LABEL}={row.accelerator_type}" for row in detected)
         raise ClusterError(f"it has {counts}, but a node must have one accelerator type; start Ray there with {types}")
-    return found[0] if found else None
+    return detected[0] if detected else None
 
 
 def _counting(row: Vendor, number: int) -> str:
@@ -387,35 +417,40 @@ def refreshed(nodes: Nodes, dead: dict[int, NodeSpec], timeout: float) -> Nodes:
     """
     alive = {node.node_id: node for node in without_replaced(probed(list(live_nodes().values()), timeout))}
     ids = list(nodes.ids)
-    known = [nodes.inventory.node(rank) for rank in range(len(ids))]
+    specs = [nodes.inventory.node(rank) for rank in range(len(ids))]
     new = [node for node in alive.values() if node.node_id not in ids]
-    for rank, spec in enumerate(known):
-        found = alive.get(ids[rank])
-        if found is None:
-            names = spec.hostname, spec.ip
-            again = (node for node in new if node.fault is None and (node.spec.hostname, node.spec.ip) == names)
-            if (found := next(again, None)) is not None:
-                new.remove(found)
-                ids[rank] = found.node_id
-        if found is not None:
-            known[rank] = _updated(dead.pop(rank, spec), found)
+    for rank, spec in enumerate(specs):
+        if ids[rank] not in alive:
+            again = _started_again(spec, new)
+            if again is not None:
+                new.remove(again)
+                ids[rank] = again.node_id
+        present = alive.get(ids[rank])
+        if present is not None:
+            specs[rank] = _updated(dead.pop(rank, spec), present)
         elif rank not in dead:
             dead[rank] = spec
             _logger.warning("node %d (%s) has left the cluster; plan again without it", rank, spec.name)
-            known[rank] = spec.changed(healthy=False)
+            specs[rank] = spec.changed(healthy=False)
     for node in sorted(new, key=by_address_key):
         if node.fault is not None:
             _logger.warning("a new node cannot run rankplan: %s", node.fault)
             continue
         _logger.info("node %d is new: %s", len(ids), node)
-        known.append(node.spec.at(RankSet([len(ids)])))
+        specs.append(node.spec.at(RankSet([len(ids)])))
         ids.append(node.node_id)
-    return replace(nodes, ids=tuple(ids), inventory=nodes.inventory.updated(known))
+    return replace(nodes, ids=tuple(ids), inventory=nodes.inventory.updated(specs))
 
 
-def _updated(before: NodeSpec, found: FoundNode) -> NodeSpec:
+def _started_again(spec: NodeSpec, new: Sequence[FoundNode]) -> FoundNode | None:
+    """Return the new node with the hostname and the address of a known one, if it can be used."""
+    names = (spec.hostname, spec.ip)
+    return next((node for node in new if node.fault is None and (node.spec.hostname, node.spec.ip) == names), None)
+
+
+def _updated(before: NodeSpec, node: FoundNode) -> NodeSpec:
     """Return the new record of a known node; excluded hardware stays excluded."""
-    if found.fault is not None:
-        _logger.warning("node %d cannot be looked at again: %s", before.rank, found.fault)
+    if node.fault is not None:
+        _logger.warning("node %d cannot be looked at again: %s", before.rank, node.fault)
         return before
-    return found.spec.at(before.ranks).changed(healthy=before.healthy, unhealthy=before.unhealthy)
+    return node.spec.at(before.ranks).changed(healthy=before.healthy, unhealthy=before.unhealthy)
