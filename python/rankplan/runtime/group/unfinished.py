@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from rankplan._core import RankSet
 from rankplan.arranging.repair import lists_of, placed, rule_of
@@ -23,8 +24,14 @@ from rankplan.runtime.group.crew import LiveRank, dead_ranks
 from rankplan.runtime.ray.asking import HeadSilent
 from rankplan.words import counted, ranges_text
 
-_Key = tuple[str, str, int]
-"""A component, a side, and an instance."""
+
+class _Key(NamedTuple):
+    """An instance of a component on a side of the transition: of the plan before, or of the plan after."""
+
+    component: str
+    side: str
+    number: int
+
 
 RUNNING, STOPPED, ASLEEP, LOADED = "running", "stopped", "asleep", "loaded"
 
@@ -70,65 +77,78 @@ class TransitionError(RankplanError, RuntimeError):
         back: Transition | None,
     ) -> None:
         super().__init__(message)
-        self.message, self.at, self.done, self.running = message, tuple(at), tuple(done), tuple(running)
-        self.plan, self.rest, self.back = plan, rest, back
+        self.message = message
+        self.at = tuple(at)
+        self.done = tuple(done)
+        self.running = tuple(running)
+        self.plan = plan
+        self.rest = rest
+        self.back = back
 
 
 class Unfinished:
     """What is left of a transition that stops after these steps."""
 
-    def __init__(self, transition: Transition, companies: Mapping[str, Company], done: Iterable[str]) -> None:
-        self._transition, self._companies = transition, companies
+    def __init__(self, transition: Transition, companies: Mapping[str, Company], begun: Iterable[str]) -> None:
+        self._transition = transition
+        self._companies = companies
         by_instance: dict[_Key, list[PlannedStep]] = defaultdict(list)
         for step in transition.steps:
-            by_instance[step.component, step.side, step.instance].append(step)
+            by_instance[_Key(step.component, step.side, step.instance)].append(step)
         self._steps = dict(by_instance)
-        self._begun = set(done)
+        self._begun = set(begun)
         self._undone = self._undoable()
-        undone = {step.id for key in self._undone for step in self._steps[key]}
-        self._done = self._begun - undone
+        undone_ids = {step.id for key in self._undone for step in self._steps[key]}
+        self._done = self._begun - undone_ids
 
     def _undoable(self) -> set[_Key]:
         """Return the instances that become what they were: those on the way on which nothing that is done depends.
 
-        An instance that has gone to sleep stays asleep: only the trainer can wake it.
+        Candidates are the instances on the way that have not gone to sleep: only the trainer can wake those. A
+        candidate is dropped if a begun step of an instance that stays as it is needs one of its steps. A dropped one
+        stays as it is, too, so this is repeated until none is dropped.
         """
-        candidates = set()
+        undoable = set()
         for key, steps in self._steps.items():
-            ids = {step.id for step in steps}
-            slept = any(step.do in ("sleep", "wake") and step.id in self._begun for step in steps)
-            if not slept and not ids <= self._begun:
-                candidates.add(key)
-        changed = True
-        while changed:
-            changed = False
-            held = {
-                need
-                for key, steps in self._steps.items()
-                for step in steps
-                if key not in candidates and step.id in self._begun
-                for need in step.needs
-            }
-            for key in sorted(candidates):
-                if any(step.id in held for step in self._steps[key]):
-                    candidates.discard(key)
-                    changed = True
-        return candidates
+            has_slept = any(step.do in ("sleep", "wake") and step.id in self._begun for step in steps)
+            is_complete = self._begun.issuperset(step.id for step in steps)
+            if not has_slept and not is_complete:
+                undoable.add(key)
+        while True:
+            needed = self._needed_without(undoable)
+            staying = {key for key in undoable if any(step.id in needed for step in self._steps[key])}
+            if not staying:
+                return undoable
+            undoable -= staying
+
+    def _needed_without(self, undoable: Collection[_Key]) -> set[str]:
+        """Return the steps that begun steps of other instances than these need."""
+        needed: set[str] = set()
+        for key, steps in self._steps.items():
+            if key in undoable:
+                continue
+            for step in steps:
+                if step.id in self._begun:
+                    needed.update(step.needs)
+        return needed
 
     def abandon(self, companies: Iterable[Company]) -> None:
         """Undo what can be undone."""
         for company in companies:
             name = company.crew.terms.planned
-            kept = []
+            staying = []
             for key, steps in self._steps.items():
-                if key[0] == name and key not in self._undone and any(step.id in self._begun for step in steps):
-                    kept.append(key[1:])
-            company.abandon(kept)
+                has_begun = any(step.id in self._begun for step in steps)
+                if key.component == name and key not in self._undone and has_begun:
+                    staying.append((key.side, key.number))
+            company.abandon(staying)
 
     def error(self, at: Sequence[str], cause: BaseException) -> TransitionError:
         """Return what has happened."""
         running = list(self._running())
-        plan, rest, back = self._plan(running), self._rest(), self._back()
+        plan = self._plan(running)
+        rest = self._rest()
+        back = self._back()
         reason = str(cause).partition("\n")[0] or type(cause).__name__
         ways = "apply(error.rest, groups) goes on"
         if not self._done:
@@ -136,30 +156,21 @@ class Unfinished:
         elif back is not None:
             ways += ", apply(error.back, groups) goes back"
         steps = self._transition.steps
-        texts = [str(one) for one in _merged(running)]
-        message = faults.stopped(at, reason, len(self._done), len(steps), texts, ways)
+        message = faults.stopped(at, reason, len(self._done), len(steps), _merged(running), ways)
         done = [step.id for step in steps if step.id in self._done]
         return TransitionError(message, at, done, running, plan, rest, back)
 
     # ------------------------------------------------------------------------------------------------------- what runs
 
-    def _running(self) -> Iterable[Running]:
+    def _running(self) -> Iterator[Running]:
         """Yield what runs."""
         for name, company in self._companies.items():
-            members, part = company.members, company.part
             dead = _dead(company)
             leaving = {rank.actor for rank in company.crew.leaving}
             arriving = {rank.actor for rank in company.crew.newcomers}
             by_actor = {rank.actor: rank for rank in company.live([*company.old.values(), *company.new.values()])}
-            sides = []
-            if part.before is not None:
-                for number, slots in enumerate(part.before.instances):
-                    ranks = {part.before.slots[at].rank for at in slots}
-                    sides.append(("before", number, ranks, company.old))
-            if part.after is not None:
-                for number in members.loading:
-                    sides.append(("after", number, set(members.loading[number]), company.new))
-            for side, number, ranks, actors in sides:
+            for side, number, ranks in _instances(company):
+                actors = company.old if side == "before" else company.new
                 present = [by_actor[actors[rank]] for rank in ranks if actors.get(rank) in by_actor]
                 alive = RankSet(rank.number for rank in present if rank.actor not in dead)
                 if not alive:
@@ -175,19 +186,21 @@ class Unfinished:
 
     def _is_asleep(self, name: str, side: str, number: int) -> bool:
         """Whether the instance was put to sleep in this transition, or has slept since before it."""
-        dos = {step.do for step in self._steps.get((name, side, number), ()) if step.id in self._done}
-        if self._transition.asleep is None or "sleep" in dos:
-            return "sleep" in dos
-        woken = {step.id for step in self._steps.get((name, "after", number), ())} & self._done
-        slept = instances_of(self._transition.parts, self._transition.asleep[0])
-        return Instance(name, number) in slept and not woken
+        steps = self._steps.get(_Key(name, side, number), ())
+        if any(step.do == "sleep" and step.id in self._done for step in steps):
+            return True
+        if self._transition.asleep is None:
+            return False
+        slept_before = instances_of(self._transition.parts, self._transition.asleep[0])
+        has_changed = any(step.id in self._done for step in self._steps.get(_Key(name, "after", number), ()))
+        return Instance(name, number) in slept_before and not has_changed
 
     # ------------------------------------------------------------------------------------------------------- a plan
 
     def _plan(self, running: Sequence[Running]) -> Plan | None:
         """Return the plan that describes what runs, if one does."""
         before, after = self._transition.before, self._transition.after
-        if any(one.state in (STOPPED, LOADED) for one in running):
+        if any(instance.state in (STOPPED, LOADED) for instance in running):
             return None
         if any(_dead(company) for company in self._companies.values()):
             return None
@@ -221,48 +234,73 @@ class Unfinished:
         transition back, what a done step needs is done as well: so such steps come first, as long as they only make
         room. Otherwise, and if a sender does not run, there is no way back that is known to be safe.
         """
+        back = self._turned()
+        if back is None:
+            return None
+        done = {step.id for step in back.steps if self._is_so(step)}
+        left = [step for step in back.steps if step.id not in done]
+        first_ids = _ancestors(back.steps, done) - done
+        if any(step.side == "after" for step in left if step.id in first_ids):
+            return None
+        if not self._can_send(back, left):
+            return None
+        steps = []
+        for step in left:
+            if step.side == "after" and step.do in ("load", "wake"):
+                step = step._replace(needs=[*step.needs, *sorted(first_ids - set(step.needs))])
+            steps.append(step)
+        return _with_steps(back, _in_order(steps))
+
+    def _turned(self) -> Transition | None:
+        """Return the transition from the plan after to the plan before, if there is one."""
         forward = self._transition
-        turned = None if forward.asleep is None else (forward.asleep[1], forward.asleep[0])
+        asleep = None
+        if forward.asleep is not None:
+            asleep = (forward.asleep[1], forward.asleep[0])
         try:
-            back = transition_of(
+            return transition_of(
                 forward.after,
                 _on_nodes_of(forward.before, forward.after),
                 costs=forward.costs,
                 names=AS_PLANNED,
-                asleep=turned,
+                asleep=asleep,
                 serving=forward.serving,
             )
         except PlacementError:
             return None
-        done = {step.id for step in back.steps if self._is_so(step)}
-        ancestors = _ancestors(back.steps, done) - done
-        first = [step for step in back.steps if step.id in ancestors]
-        if any(step.side == "after" for step in first):
-            return None
-        left = [step for step in back.steps if step.id not in done]
+
+    def _can_send(self, back: Transition, left: Sequence[PlannedStep]) -> bool:
+        """Whether everything runs that sends something in the steps that are left of the way back."""
         receiving = {(step.component, at) for step in left if step.do == "sync" for at in step.slots}
         for move in back.moves:
-            if (move.component, move.slot) not in receiving or move.sender is None:
+            if move.sender is None or (move.component, move.slot) not in receiving:
                 continue
             company = self._companies.get(move.sender.component)
             if company is not None and not _has_slot(company, move.sender.slot):
-                return None
-        steps = []
-        for step in left:
-            if step.side == "after" and step.do in ("load", "wake"):
-                step = step._replace(needs=[*step.needs, *sorted(ancestors - set(step.needs))])
-            steps.append(step)
-        return _with_steps(back, _in_order(steps))
+                return False
+        return True
 
     def _is_so(self, step: PlannedStep) -> bool:
         """Whether the way back need not do this step: what it is about has not begun, on the way here."""
         side = "after" if step.side == "before" else "before"
-        ids = {one.do: one.id for one in self._steps.get((step.component, side, step.instance), ())}
-        if step.do in ("sleep", "wake") and ("wake" in ids or "sleep" in ids) and "free" not in ids:
-            return not self._done.intersection(ids.values())
-        if step.side == "before":
-            return "load" in ids and ids["load"] not in self._done
-        return "free" in ids and ids["free"] not in self._done
+        forward = self._steps.get(_Key(step.component, side, step.instance), ())
+        ids = {forward_step.do: forward_step.id for forward_step in forward}
+        only_slept = ("wake" in ids or "sleep" in ids) and "free" not in ids
+        if step.do in ("sleep", "wake") and only_slept:
+            return self._done.isdisjoint(ids.values())
+        undoes = "load" if step.side == "before" else "free"
+        return undoes in ids and ids[undoes] not in self._done
+
+
+def _instances(company: Company) -> Iterator[tuple[str, int, set[int]]]:
+    """Yield the instances of a component, those of the plan before and those that start: side, number and ranks."""
+    before = company.part.before
+    if before is not None:
+        for number, slots in enumerate(before.instances):
+            yield "before", number, {before.slots[at].rank for at in slots}
+    if company.part.after is not None:
+        for number, ranks in company.members.loading.items():
+            yield "after", number, set(ranks)
 
 
 def _with_steps(transition: Transition, steps: Sequence[PlannedStep]) -> Transition:
@@ -274,27 +312,29 @@ def _with_steps(transition: Transition, steps: Sequence[PlannedStep]) -> Transit
 
 def _in_order(steps: Sequence[PlannedStep]) -> list[PlannedStep]:
     """Return the steps so that each comes after those that it needs."""
-    left, ordered, ids = list(steps), list[PlannedStep](), {step.id for step in steps}
-    placed_ids: set[str] = set()
+    ids = {step.id for step in steps}
+    left = list(steps)
+    ordered: list[PlannedStep] = []
+    ordered_ids: set[str] = set()
     while left:
-        ready = next((step for step in left if placed_ids.issuperset(ids.intersection(step.needs))), left[0])
+        ready = next((step for step in left if ordered_ids.issuperset(ids.intersection(step.needs))), left[0])
         left.remove(ready)
         ordered.append(ready)
-        placed_ids.add(ready.id)
+        ordered_ids.add(ready.id)
     return ordered
 
 
 def _ancestors(steps: Sequence[PlannedStep], of: Iterable[str]) -> set[str]:
     """Return the steps that come before these ones in every order."""
     needs = {step.id: step.needs for step in steps}
-    found: set[str] = set()
-    open_steps = list(of)
-    while open_steps:
-        for need in needs[open_steps.pop()]:
-            if need not in found:
-                found.add(need)
-                open_steps.append(need)
-    return found
+    ancestors: set[str] = set()
+    to_visit = list(of)
+    while to_visit:
+        for need in needs[to_visit.pop()]:
+            if need not in ancestors:
+                ancestors.add(need)
+                to_visit.append(need)
+    return ancestors
 
 
 def _dead(company: Company) -> set[object]:
@@ -321,7 +361,8 @@ def _on_nodes_of(plan: Plan, other: Plan) -> Plan:
     if names != _node_names(other)[: len(names)]:
         return plan
     with suppress(PlacementError):
-        moved = plan.placed(other.inventory, [placed(one, other.inventory, one.rule) for one in plan.values()])
+        components = [placed(component, other.inventory, component.rule) for component in plan.values()]
+        moved = plan.placed(other.inventory, components)
         if all(_rows(moved[name]) == _rows(component) for name, component in plan.items()):
             return moved
     return plan
@@ -358,11 +399,11 @@ def _merged(running: Sequence[Running]) -> list[str]:
     """Return what runs in words, instances that are alike together."""
     alike: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     texts = []
-    for one in running:
-        if len(one.ranks) == one.size:
-            alike[one.component, one.plan, one.state].append(one.instance)
+    for instance in running:
+        if len(instance.ranks) == instance.size:
+            alike[instance.component, instance.plan, instance.state].append(instance.instance)
         else:
-            texts.append(str(one))
+            texts.append(str(instance))
     for (component, plan, state), numbers in alike.items():
         note = "" if state == RUNNING else f" ({state})"
         texts.append(f"{component}/{ranges_text(RankSet(numbers))} as {plan}{note}")
