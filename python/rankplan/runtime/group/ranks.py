@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray import cloudpickle
@@ -45,61 +45,101 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
     """
     if faults := component.binding_faults():
         raise PlacementError(faults)
-    if lacking := process_faults(nodes.inventory, [component]):
-        raise PlacementError([one.fault for one in lacking])
+    if unreservable := process_faults(nodes.inventory, [component]):
+        raise PlacementError([process.fault for process in unreservable])
     name = component.name
     if not component.rows:
         raise LaunchError(f"{name} has no processes to launch: its placement is empty", name)
     rows = [row for row in component if ranks is None or row.rank in ranks]
-    uuids = [visible_uuids(component, row) if row.num_accelerators else () for row in rows]
     default = ENVIRONMENT if nodes.simulated else None
-    proofs = [_proof(component, row, prove or default, known) for row, known in zip(rows, uuids, strict=True)]
+    proofs = [_proof(component, row, prove or default) for row in rows]
     settings = _settings(nodes, component, rows)
     at_start = _at_start(name, nodes, settings)
-    advice = "define its model at the top level of a module"
     specs = []
-    for row, known, proof in zip(rows, uuids, proofs, strict=True):
-        place = row.cluster_node_rank, row.node_group_label
-        env_vars, interpreter = settings[place]
-        robots = tuple(hardware_of(component.inventory, row))
-        egl = component.egl and row.num_accelerators > 0
-        ordinal, pci = first_accelerator(component, row) if egl else (None, None)
-        specs.append(
-            RankSpec(
-                component=name,
-                placement=row,
-                coordinates=component.coordinates(row.rank),
-                node_id=nodes.ids[place[0]],
-                hardware=pickled(name, "the hardware of a rank", robots, advice) if robots else b"",
-                env_vars=env_vars,
-                at_start=at_start[place],
-                interpreter=interpreter,
-                bound=component.bound(row.rank),
-                proof=proof,
-                uuids=known,
-                nics=near_cards(component, row),
-                nic_variables=network_variables(component, row),
-                egl=egl,
-                ordinal=ordinal,
-                pci=pci,
-                cpus=component.cpus_per_process or 0,
-                host_memory=component.host_memory_per_process or 0,
-            )
-        )
+    for row, proof in zip(rows, proofs, strict=True):
+        place = _place(row)
+        specs.append(_spec(component, row, nodes.ids[place.node], proof, settings[place], at_start[place]))
     if component.nics == "set" and not any(spec.nic_variables for spec in specs):
         _logger.warning("%s: network cards are not set: they are not one to one with its accelerators", name)
     return specs
 
 
-def _proof(component: Component, row: Placement, prove: str | None, uuids: tuple[str, ...]) -> str:
-    """Return how a rank proves that it sees its devices, which have these uuids."""
+class _Place(NamedTuple):
+    """A node, and a node group on it, by whose settings ranks start there."""
+
+    node: int
+    label: str
+
+
+def _place(row: Placement) -> _Place:
+    return _Place(row.cluster_node_rank, row.node_group_label)
+
+
+class _Settings(NamedTuple):
+    """The variables and the interpreter of a node group on a node; ``None``: Ray's interpreter."""
+
+    env_vars: dict[str, str]
+    interpreter: str | None
+
+
+class _Proof(NamedTuple):
+    """How a rank proves that it sees its devices, and their uuids, empty if unknown."""
+
+    kind: str
+    uuids: tuple[str, ...]
+
+
+def _spec(
+    component: Component,
+    row: Placement,
+    node_id: str,
+    proof: _Proof,
+    settings: _Settings,
+    at_start: dict[str, str],
+) -> RankSpec:
+    """Return the spec of a rank; ``at_start`` are the variables that its process starts with."""
+    hardware = b""
+    if robots := tuple(hardware_of(component.inventory, row)):
+        advice = "define its model at the top level of a module"
+        hardware = pickled(component.name, "the hardware of a rank", robots, advice)
+    ordinal, pci = None, None
+    egl = component.egl and row.num_accelerators > 0
+    if egl:
+        ordinal, pci = first_accelerator(component, row)
+    return RankSpec(
+        component=component.name,
+        placement=row,
+        coordinates=component.coordinates(row.rank),
+        node_id=node_id,
+        hardware=hardware,
+        env_vars=settings.env_vars,
+        at_start=at_start,
+        interpreter=settings.interpreter,
+        bound=component.bound(row.rank),
+        proof=proof.kind,
+        uuids=proof.uuids,
+        nics=near_cards(component, row),
+        nic_variables=network_variables(component, row),
+        egl=egl,
+        ordinal=ordinal,
+        pci=pci,
+        cpus=component.cpus_per_process or 0,
+        host_memory=component.host_memory_per_process or 0,
+    )
+
+
+def _proof(component: Component, row: Placement, prove: str | None) -> _Proof:
+    """Return how a rank proves that it sees its devices. Raises ``LaunchError`` if it cannot prove it as stated."""
     if not row.num_accelerators:
-        return ENVIRONMENT
-    if prove == DEVICES and row.accelerator_type != _CUDA:
+        return _Proof(ENVIRONMENT, ())
+    is_cuda = row.accelerator_type == _CUDA
+    if prove == DEVICES and not is_cuda:
         why = f"needs NVIDIA devices; rank {row.rank} has {row.accelerator_type}"
         message = f'{component.name}: prove="devices" {why}; use prove="environment"'
         raise LaunchError(message, component.name, row.rank, row.cluster_node_rank)
-    return prove or (DEVICES if uuids and row.accelerator_type == _CUDA else ENVIRONMENT)
+    uuids = visible_uuids(component, row)
+    default = DEVICES if uuids and is_cuda else ENVIRONMENT
+    return _Proof(prove or default, uuids)
 
 
 def pickled(component: str, what: str, value: object, advice: str) -> bytes:
@@ -110,71 +150,85 @@ def pickled(component: str, what: str, value: object, advice: str) -> bytes:
         raise LaunchError(f"{component}: {what} cannot be sent to the ranks: {error}; {advice}", component) from error
 
 
-_Place = tuple[int, str]  # a node and a node group
-_Settings = dict[_Place, tuple[dict[str, str], str | None]]
-
-
-def _settings(nodes: Nodes, component: Component, rows: list[Placement]) -> _Settings:
-    """Return the variables and the interpreter of each node in a node group; a simulated node may lack it."""
-    settings: _Settings = {}
+def _settings(nodes: Nodes, component: Component, rows: Sequence[Placement]) -> dict[_Place, _Settings]:
+    """Return the settings of each node in a node group; a simulated node may lack the interpreter."""
+    settings: dict[_Place, _Settings] = {}
     missing: dict[tuple[str, str], list[int]] = {}
-    for node, label in dict.fromkeys((row.cluster_node_rank, row.node_group_label) for row in rows):
-        env_vars, interpreter = component.inventory.environment(node, label)
+    for place in dict.fromkeys(map(_place, rows)):
+        env_vars, interpreter = component.inventory.environment(place.node, place.label)
         if nodes.simulated and interpreter is not None and not Path(interpreter).exists():
-            missing.setdefault((label, interpreter), []).append(node)
+            missing.setdefault((place.label, interpreter), []).append(place.node)
             interpreter = None
-        settings[node, label] = env_vars, interpreter
-    for (label, interpreter), places in missing.items():
+        settings[place] = _Settings(env_vars, interpreter)
+    for (label, interpreter), lacking in missing.items():
         message = "%s: simulated %s of node group %r with %s, because its interpreter %s does not exist on this machine"
-        _logger.warning(message, component.name, nodes_text(RankSet(places)), label, sys.executable, interpreter)
+        _logger.warning(message, component.name, nodes_text(RankSet(lacking)), label, sys.executable, interpreter)
     return settings
 
 
-def _at_start(component: str, nodes: Nodes, settings: _Settings) -> dict[_Place, dict[str, str]]:
+def _at_start(component: str, nodes: Nodes, settings: Mapping[_Place, _Settings]) -> dict[_Place, dict[str, str]]:
     """Return the variables that processes must start with, by node and node group: of the driver, and of the group."""
     # every rank adds the PYTHONPATH of the driver to sys.path, which costs no second start of the interpreter
     exported = start_variables({name: value for name, value in nodes.exports.items() if name != "PYTHONPATH"})
-    starts = {place: [*exported, *start_variables(env_vars)] for place, (env_vars, _) in settings.items()}
-    used = sorted({node for (node, _), names in starts.items() if names})
-    looks = outcomes([environment_of(nodes.ids[node]) for node in used], timeouts.ENVIRONMENT) if used else []
-    if None in looks:
-        node = used[looks.index(None)]
-        why = f"node {node} has not started a process in {timeouts.ENVIRONMENT:g} s, to read its variables"
-        raise LaunchError(f"{component}: {why}", component, node=node)
-    # a fault: the launch will name the ranks that it affects
-    environments = {node: found if isinstance(found, dict) else {} for node, found in zip(used, looks, strict=True)}
-    result = {}
-    for (node, label), names in starts.items():
-        here = environments.get(node, {})
-        exports = added(nodes.exports, here)
-        values = exports | expanded(settings[node, label][0], here | exports)
-        result[node, label] = {name: values[name] for name in names}
-    return result
+    names_at = {place: [*exported, *start_variables(of_group.env_vars)] for place, of_group in settings.items()}
+    environments = _environments(component, nodes, {place.node for place, names in names_at.items() if names})
+    at_start = {}
+    for place, names in names_at.items():
+        environment = environments.get(place.node, {})
+        exports = added(nodes.exports, environment)
+        values = exports | expanded(settings[place].env_vars, environment | exports)
+        at_start[place] = {name: values[name] for name in names}
+    return at_start
+
+
+def _environments(component: str, nodes: Nodes, ranks: Iterable[int]) -> dict[int, dict[str, str]]:
+    """Return the environments that Ray starts processes with on these nodes, by node rank.
+
+    That of a node with a fault is empty: the launch will name the ranks that the fault affects.
+    """
+    ordered = sorted(ranks)
+    if not ordered:
+        return {}
+    answers = outcomes([environment_of(nodes.ids[node]) for node in ordered], timeouts.ENVIRONMENT)
+    environments = {}
+    for node, answer in zip(ordered, answers, strict=True):
+        if answer is None:
+            why = f"node {node} has not started a process in {timeouts.ENVIRONMENT:g} s, to read its variables"
+            raise LaunchError(f"{component}: {why}", component, node=node)
+        environments[node] = answer if isinstance(answer, dict) else {}
+    return environments
 
 
 def check_interpreters(specs: Sequence[RankSpec]) -> None:
-    """Raise ``LaunchError`` if an interpreter does not exist on a node or lacks Ray: Ray would wait for minutes."""
-    wanted = {(spec.node_id, spec.interpreter): spec for spec in reversed(specs) if spec.interpreter is not None}
-    if not wanted:
+    """Raise ``LaunchError`` if an interpreter does not exist on a node or lacks Ray: Ray would wait for minutes.
+
+    The specs are in rank order.
+    """
+    # the spec with the lowest rank of each interpreter on a node
+    first_specs: dict[tuple[str, str], RankSpec] = {}
+    for spec in specs:
+        if spec.interpreter is not None:
+            first_specs.setdefault((spec.node_id, spec.interpreter), spec)
+    if not first_specs:
         return
     tries = ask(
         lambda: [
             _fault_of.options(scheduling_strategy=pinned(node)).remote(path, spec.at_start, timeouts.INTERPRETER)
-            for (node, path), spec in wanted.items()
+            for (node, path), spec in first_specs.items()
         ]
     )
     try:
         faults = collect(tries, timeouts.INTERPRETER_TASK)
     except (Failed, Unanswered):
         return  # the node has another problem, which the launch will report with the ranks affected
-    unfit = [(spec, fault) for spec, fault in zip(wanted.values(), faults, strict=True) if fault is not None]
+    unfit = [(spec, fault) for spec, fault in zip(first_specs.values(), faults, strict=True) if fault is not None]
     if unfit:
-        spec, fault = min(unfit, key=lambda found: found[0].placement.rank)
+        spec, fault = unfit[0]
         row = spec.placement
-        others = {other.placement.cluster_node_rank for other, _ in unfit} - {row.cluster_node_rank}
-        also = f" (also on {nodes_text(RankSet(others))})" if others else ""
-        which = f"the interpreter {spec.interpreter} of node group {row.node_group_label!r}"
-        raise launch_error(spec.component, row, f": {which} cannot run a rank: {fault}{also}")
+        other_nodes = {other.placement.cluster_node_rank for other, _ in unfit} - {row.cluster_node_rank}
+        also = f" (also on {nodes_text(RankSet(other_nodes))})" if other_nodes else ""
+        interpreter = f"the interpreter {spec.interpreter} of node group {row.node_group_label!r}"
+        raise launch_error(spec.component, row, f": {interpreter} cannot run a rank: {fault}{also}")
 
 
 _TRIAL = """
@@ -200,12 +254,14 @@ def _fault_of(path: str, variables: Mapping[str, str], timeout: float) -> str | 
         except subprocess.TimeoutExpired:
             return f"it did not import ray within {timeout:g} s"
         if not report.exists():
-            said = errors.read_text(errors="replace").strip().splitlines() or [f"it exited with status {status}"]
-            return f"it cannot import ray and rankplan: {plain(said[-1])}"
-        found = json.loads(report.read_text())
+            lines = errors.read_text(errors="replace").strip().splitlines() or [f"it exited with status {status}"]
+            return f"it cannot import ray and rankplan: {plain(lines[-1])}"
+        versions = json.loads(report.read_text())
     for name, needed in {"Python": "{}.{}".format(*sys.version_info), "Ray": ray.__version__}.items():
-        if found[name] != needed:
-            return f"it has {name} {found[name]}, but Ray was started there with {name} {needed}; use the same version"
+        if versions[name] != needed:
+            return (
+                f"it has {name} {versions[name]}, but Ray was started there with {name} {needed}; use the same version"
+            )
     return None
 
 
