@@ -39,9 +39,12 @@ class Held:
 
     def text(self, rank: int) -> str:
         """Return what they hold of a node: ``0-1``, ``0 and 2 that Ray does not name``."""
-        known = [str(self.known[rank])] if rank in self.known else []
-        hidden = [f"{self.hidden[rank]:g} that Ray does not name"] if rank in self.hidden else []
-        return " and ".join(known + hidden)
+        texts = []
+        if rank in self.known:
+            texts.append(str(self.known[rank]))
+        if rank in self.hidden:
+            texts.append(f"{self.hidden[rank]:g} that Ray does not name")
+        return " and ".join(texts)
 
     def left(self, inventory: Inventory, used: Mapping[int, RankSet] | None = None) -> Inventory:
         """Return the nodes without what others hold.
@@ -49,15 +52,19 @@ class Held:
         Of accelerators that Ray only counts, the last ones of the node are left out, because it hands out the first
         ones first. Those that a plan has ``used`` are left out only if the others do not suffice.
         """
+        if not self:
+            return inventory
         records = [inventory.node(rank) for rank in range(inventory.num_nodes)]
         for rank in self.nodes():
-            record, wanted = records[rank], (used or {}).get(rank, RankSet())
-            taken = self.known.get(rank, RankSet())
-            unknown = [index for index in range(record.num_accelerators) if index not in taken]
-            unknown.sort(key=lambda index, wanted=wanted: (index in wanted, -index))  # type: ignore[misc]
-            hidden = RankSet(unknown[: ceil(self.hidden.get(rank, 0))])
-            records[rank] = record.changed(unhealthy=record.unhealthy | taken | hidden)
-        return inventory.updated(records) if self else inventory
+            record = records[rank]
+            known = self.known.get(rank, RankSet())
+            used_there = RankSet() if used is None else used.get(rank, RankSet())
+            unnamed = RankSet(range(record.num_accelerators)) - known
+            unneeded = sorted(unnamed - used_there, reverse=True)
+            needed = sorted(unnamed & used_there, reverse=True)
+            hidden = RankSet([*unneeded, *needed][: ceil(self.hidden.get(rank, 0))])
+            records[rank] = record.changed(unhealthy=record.unhealthy | known | hidden)
+        return inventory.updated(records)
 
     def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], _Made]) -> _Made:
         """Plan with as few nodes as possible on which Ray only counts what others hold, and return what that gives.
@@ -66,8 +73,8 @@ class Held:
         (`left`). Raises `PlacementError` if there is no plan on all nodes.
         """
         records = {rank: inventory.node(rank) for rank in self.hidden}
-        free = {rank: one.num_accelerators - len(one.unhealthy) for rank, one in records.items()}
-        aside = sorted(free, key=lambda rank: (free[rank], -rank))
+        free = {rank: record.num_accelerators - len(record.unhealthy) for rank, record in records.items()}
+        to_avoid = sorted(free, key=lambda rank: (free[rank], -rank))
 
         def attempt(ranks: Sequence[int]) -> _Made | None:
             try:
@@ -75,14 +82,22 @@ class Held:
             except PlacementError:
                 return None
 
-        if not aside:
+        if not to_avoid:
             return plan_on(inventory)
-        if (found := attempt(aside)) is not None:
-            return found
-        found = plan_on(inventory)
-        fewest, most = 0, len(aside)  # nodes that can, and that cannot be set aside
-        while most - fewest > 1:
-            middle = (fewest + most) // 2
-            better = attempt(aside[:middle])
-            fewest, most, found = (middle, most, better) if better is not None else (fewest, middle, found)
-        return found
+        without_any = attempt(to_avoid)
+        if without_any is not None:
+            return without_any
+        best = plan_on(inventory)
+        # Bisect for the most nodes that can be set aside, the fewest free accelerators first: there is a plan
+        # without the first `possible` ones (`best`), and none without the first `impossible` ones.
+        possible = 0
+        impossible = len(to_avoid)
+        while impossible - possible > 1:
+            middle = (possible + impossible) // 2
+            better = attempt(to_avoid[:middle])
+            if better is None:
+                impossible = middle
+            else:
+                possible = middle
+                best = better
+        return best

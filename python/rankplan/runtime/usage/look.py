@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES, VENDORS, vendor
@@ -36,27 +37,24 @@ def look(tables: Tables, address: str = "", planned: Inventory | None = None, *,
     groups = [_group(entry, places, ranks) for entry in sorted(tables.groups, key=lambda entry: entry.asked)]
     by_id = {group.group_id: group for group in groups}
     actors = [_actor(entry, by_id, ranks) for entry in sorted(tables.actors, key=lambda entry: entry.started)]
-    nodes = (
-        LiveNode(
-            rank=rank,
-            node_id=node_id,
-            spec=inventory.node(rank),
-            ids_known=probed and planned is not None and rank < planned.num_nodes,
-            free=places[node_id].available(),
-            untold=places[node_id].untold,
-        )
-        for node_id, rank in ranks.items()
-    )
+    nodes = []
+    idle = []
+    for node_id, rank in ranks.items():
+        place = places[node_id]
+        ids_known = probed and planned is not None and rank < planned.num_nodes
+        nodes.append(LiveNode(rank, node_id, inventory.node(rank), ids_known, place.available(), place.untold))
+        idle_there = place.idle(rank)
+        if idle_there.accelerators:
+            idle.append(idle_there)
+    running = [job for job in tables.jobs if not job.ended]
     return Live(
         address=address,
         inventory=inventory,
         nodes=tuple(nodes),
-        jobs=tuple(
-            LiveJob(short(one.job_id), one.entrypoint, one.address, one.pid) for one in tables.jobs if not one.ended
-        ),
+        jobs=tuple(LiveJob(short(job.job_id), job.entrypoint, job.address, job.pid) for job in running),
         groups=tuple(groups),
         actors=tuple(actors),
-        idle=tuple(one for node_id, rank in ranks.items() if (one := places[node_id].idle(rank)).accelerators),
+        idle=tuple(idle),
         doubled=tuple(_doubled(actors)),
     )
 
@@ -70,11 +68,11 @@ def short(job_id: str) -> str:
 
 def _nodes(entries: Iterable[NodeEntry]) -> list[FoundNode]:
     """Return the live nodes in their usual order."""
-    found = [FoundNode(entry.node_id, _spec(entry), rank_label=entry.labels.get(NODE_RANK_LABEL)) for entry in entries]
+    nodes = [FoundNode(entry.node_id, _spec(entry), rank_label=entry.labels.get(NODE_RANK_LABEL)) for entry in entries]
     try:
-        return in_order(found, None)[0]
+        return in_order(nodes, None)[0]
     except ClusterError:  # a look must not fail because of labels
-        return sorted(found, key=by_address_key)
+        return sorted(nodes, key=by_address_key)
 
 
 def _spec(entry: NodeEntry) -> NodeSpec:
@@ -101,26 +99,26 @@ def _resource(spec: NodeSpec) -> str | None:
     return None if row is None else row.resource
 
 
-def _numbered(found: Sequence[FoundNode], planned: Inventory | None) -> tuple[Inventory, list[str]]:
+def _numbered(nodes: Sequence[FoundNode], planned: Inventory | None) -> tuple[Inventory, list[str]]:
     """Return the nodes by rank, and Ray's id of each, ``""`` for a planned node that the cluster does not have."""
+    present = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(nodes)])
     if planned is None:
-        specs = [node.spec.at(RankSet([rank])) for rank, node in enumerate(found)]
-        return Inventory(specs), [node.node_id for node in found]
-    present = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
+        return present, [node.node_id for node in nodes]
     places = present_nodes(planned, present)
-    specs, ids = [], []
+    specs = []
+    ids = []
     for rank, place in enumerate(places):
-        known = planned.node(rank)
-        if place is None or place >= len(found):
-            specs.append(known.changed(healthy=False))
+        planned_spec = planned.node(rank)
+        if place is None or place >= len(nodes):
+            specs.append(planned_spec.changed(healthy=False))
             ids.append("")
             continue
-        spec = found[place].spec
-        if spec.num_accelerators == known.num_accelerators:
-            spec = spec.changed(accelerator_ids=known.accelerator_ids)
+        spec = nodes[place].spec
+        if spec.num_accelerators == planned_spec.num_accelerators:
+            spec = spec.changed(accelerator_ids=planned_spec.accelerator_ids)
         specs.append(spec.at(RankSet([rank])))
-        ids.append(found[place].node_id)
-    for place, node in enumerate(found):
+        ids.append(nodes[place].node_id)
+    for place, node in enumerate(nodes):
         if place not in places:
             specs.append(node.spec.at(RankSet([len(specs)])))
             ids.append(node.node_id)
@@ -166,54 +164,61 @@ class _Place:
     def untold(self) -> float:
         """The amount that tasks hold, outside of groups and in bundles."""
         outside = self.total - self.available() - self.alone - sum(bundle.size for bundle in self.bundles)
-        inside = sum(max(one.size - one.free - one.amount, 0.0) for one in self.bundles)
-        return round(max(outside, 0.0) + inside, 4)
+        in_bundles = sum(max(bundle.size - bundle.free - bundle.amount, 0.0) for bundle in self.bundles)
+        return round(max(outside, 0.0) + in_bundles, 4)
 
     def enter(self, actor: ActorEntry) -> None:
         """Add what an actor holds."""
         indices, amount = _holds(actor)
-        inside = [one for one in self.bundles if one.group == actor.group_id and one.index in actor.bundles]
+        own = [bundle for bundle in self.bundles if bundle.group == actor.group_id and bundle.index in actor.bundles]
         self.used |= indices
         if not actor.bundles:
             self.alone += amount
-        for bundle in inside:
-            bundle.amount += amount / len(inside)
+        for bundle in own:
+            bundle.amount += amount / len(own)
             bundle.marked |= _only_marks(amount, bundle.size)
-            if len(inside) == 1:
+            if len(own) == 1:
                 bundle.held |= indices
-        if len(inside) > 1 and len(indices) == sum(bundle.size for bundle in inside):
-            left = list(indices)
-            for bundle in inside:  # Ray gives the lowest accelerators to the first bundle
-                bundle.held, left = RankSet(left[: bundle.size]), left[bundle.size :]
+        if len(own) > 1 and len(indices) == sum(bundle.size for bundle in own):
+            lowest_first = iter(indices)
+            for bundle in own:  # Ray gives the lowest accelerators to the first bundle
+                bundle.held = RankSet(islice(lowest_first, bundle.size))
 
     def infer(self) -> None:
         """Tell the accelerators of a bundle that nothing else on the node can have."""
-        unknown = [one for one in self.bundles if not one.complete]
-        if len(unknown) == 1 and not self.available() and not self.untold:
-            others = RankSet(range(self.total)) - (self.used - unknown[0].held)
-            if len(others) == unknown[0].size:
-                unknown[0].held = others
+        incomplete = [bundle for bundle in self.bundles if not bundle.complete]
+        if len(incomplete) != 1 or self.available() or self.untold:
+            return
+        bundle = incomplete[0]
+        used_by_others = self.used - bundle.held
+        left = RankSet(range(self.total)) - used_by_others
+        if len(left) == bundle.size:
+            bundle.held = left
 
     def idle(self, rank: int) -> Idle:
         """Return the accelerators that no actor holds or may use."""
         used = self.used
-        bundles: dict[str, list[int]] = {}
-        kept = 0.0
-        for one in self.bundles:
-            if one.marked:
-                used |= one.held
-            elif (left := min(one.size - one.amount, one.free)) >= 1:
-                bundles.setdefault(one.group, []).append(one.index)
-                kept += left
+        idle_bundles: dict[str, list[int]] = {}
+        in_bundles = 0.0
+        for bundle in self.bundles:
+            if bundle.marked:
+                used |= bundle.held
+                continue
+            idle_in_bundle = min(bundle.size - bundle.amount, bundle.free)
+            if idle_in_bundle >= 1:
+                idle_bundles.setdefault(bundle.group, []).append(bundle.index)
+                in_bundles += idle_in_bundle
         idle = RankSet(range(self.total)) - used
-        within = {group: RankSet(indices) for group, indices in bundles.items()} if idle else {}
-        return Idle(rank, idle, within, min(int(kept), len(idle)), self.untold)
+        if not idle:
+            return Idle(rank, idle, {}, 0, self.untold)
+        bundles = {group: RankSet(indices) for group, indices in idle_bundles.items()}
+        return Idle(rank, idle, bundles, min(int(in_bundles), len(idle)), self.untold)
 
 
 def _holds(actor: ActorEntry) -> tuple[RankSet, float]:
     """Return the accelerators that an actor holds, and their amount."""
-    held = [amounts for resource, amounts in actor.holds.items() if resource in _RESOURCES]
-    return RankSet(index for amounts in held for index in amounts), sum(sum(amounts.values()) for amounts in held)
+    by_resource = [amounts for resource, amounts in actor.holds.items() if resource in _RESOURCES]
+    return RankSet(chain.from_iterable(by_resource)), sum(sum(amounts.values()) for amounts in by_resource)
 
 
 def _only_marks(amount: float, size: int) -> bool:
@@ -223,19 +228,23 @@ def _only_marks(amount: float, size: int) -> bool:
 
 def _places(tables: Tables, inventory: Inventory, ids: Sequence[str]) -> dict[str, _Place]:
     """Return the books of each live node by Ray's id of it."""
-    places = {
-        node_id: _Place(_resource(spec), spec.num_accelerators, tables.free.get(node_id, {}))
-        for rank, node_id in enumerate(ids)
-        if node_id and (spec := inventory.node(rank))
-    }
+    places: dict[str, _Place] = {}
+    for rank, node_id in enumerate(ids):
+        if node_id:
+            spec = inventory.node(rank)
+            places[node_id] = _Place(_resource(spec), spec.num_accelerators, tables.free.get(node_id, {}))
     for group in tables.groups:
+        if group.state != "CREATED":
+            continue
         for index, node_id in enumerate(group.nodes):
-            if (size := _size(group, index)) and (place := places.get(node_id)) and group.state == "CREATED":
+            size = _size(group, index)
+            if size and node_id in places:
+                place = places[node_id]
                 free = place.available(f"_group_{index}_{group.group_id}")
                 place.bundles.append(_Bundle(group.group_id, index, size, free))
     for actor in tables.actors:
-        if (place := places.get(actor.node_id)) is not None:
-            place.enter(actor)
+        if actor.node_id in places:
+            places[actor.node_id].enter(actor)
     for place in places.values():
         place.infer()
     return places
@@ -246,11 +255,6 @@ def _size(group: GroupEntry, bundle: int) -> int:
 
 
 def _group(entry: GroupEntry, places: Mapping[str, _Place], ranks: Mapping[str, int]) -> LiveGroup:
-    held: list[RankSet | None] = []
-    for index, node_id in enumerate(entry.nodes):
-        here = places[node_id].bundles if node_id in places else []
-        found = next((one for one in here if (one.group, one.index) == (entry.group_id, index)), None)
-        held.append(found.held if found is not None and found.complete else None if _size(entry, index) else _NONE)
     waits = _WAITS.get(entry.scheduling, "") if entry.state == "PENDING" else ""
     if entry.state == "RESCHEDULING":
         waits = "its node has left the cluster"
@@ -263,20 +267,34 @@ def _group(entry: GroupEntry, places: Mapping[str, _Place], ranks: Mapping[str, 
         detached=entry.detached,
         bundles=tuple(_size(entry, index) for index in range(len(entry.bundles))),
         nodes=tuple(ranks.get(node_id) for node_id in entry.nodes),
-        held=tuple(held),
+        held=tuple(_held(entry, index, places.get(node_id)) for index, node_id in enumerate(entry.nodes)),
         waits=waits,
     )
+
+
+def _held(group: GroupEntry, index: int, place: _Place | None) -> RankSet | None:
+    """Return the accelerators that a bundle of a group holds on its node, ``None`` if Ray does not tell all of them."""
+    if not _size(group, index):
+        return _NONE
+    bundles = [] if place is None else place.bundles
+    for bundle in bundles:
+        if (bundle.group, bundle.index) == (group.group_id, index):
+            return bundle.held if bundle.complete else None
+    return None
 
 
 def _actor(entry: ActorEntry, groups: Mapping[str, LiveGroup], ranks: Mapping[str, int]) -> LiveActor:
     indices, amount = _holds(entry)
     group = groups.get(entry.group_id or "")
-    bundles = [index for index in entry.bundles if group is not None and index < len(group.bundles)]
-    reserved, accelerators = True, indices or None
-    if group is not None and bundles and _only_marks(amount, group.bundles[bundles[0]]):
-        reserved, accelerators = False, group.held[bundles[0]]
+    bundle = None
+    if group is not None:
+        bundle = next((index for index in entry.bundles if index < len(group.bundles)), None)
+    reserved = True
+    accelerators: RankSet | None = indices
+    if group is not None and bundle is not None and _only_marks(amount, group.bundles[bundle]):
+        reserved = False
+        accelerators = group.held[bundle]
     elif not indices:
-        accelerators = _NONE
         amount = max((entry.requires.get(name, 0.0) for name in _RESOURCES), default=0.0)  # it waits for these
     return LiveActor(
         actor_id=entry.actor_id,
@@ -291,7 +309,7 @@ def _actor(entry: ActorEntry, groups: Mapping[str, LiveGroup], ranks: Mapping[st
         reserved=reserved,
         detached=entry.detached,
         group=None if group is None else group.group_id,
-        bundle=bundles[0] if bundles else None,
+        bundle=bundle,
     )
 
 
@@ -302,6 +320,7 @@ def _doubled(actors: Iterable[LiveActor]) -> Iterator[Doubled]:
         if actor.node is not None and actor.reserved:
             for index in actor.accelerators or ():
                 users[actor.node, index].append(actor)
-    for (node, index), here in sorted(users.items(), key=lambda user: user[0]):
-        if len({actor.job for actor in here}) > 1:
-            yield Doubled(node, index, tuple(actor.title for actor in here))
+    for node, index in sorted(users):
+        holders = users[node, index]
+        if len({actor.job for actor in holders}) > 1:
+            yield Doubled(node, index, tuple(actor.title for actor in holders))
