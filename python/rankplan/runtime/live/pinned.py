@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import ray as _ray
 from rankplan_hook.names import VARIABLE, WRAPPED
@@ -30,7 +30,7 @@ from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.live.binding import Binding, bound, check_nodes, fit
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
 from rankplan.runtime.live.meters import metered
-from rankplan.runtime.live.peaks import NO_PEAKS, Ending, peak_lines, write_peaks
+from rankplan.runtime.live.peaks import NO_PEAKS, ComponentPeaks, Ending, peak_lines, write_peaks
 from rankplan.runtime.live.report import difference_lines
 from rankplan.runtime.live.runs import remove_ended
 from rankplan.runtime.live.watch import Watch
@@ -99,13 +99,17 @@ class Ran:
         compared = None if self.live is None else self.live.compared
         lines = []
         if self.live is not None and compared is not None:
-            on_nodes = f"{compared.on_nodes} of {counted(compared.ranks, 'rank')} on their nodes"
-            untold = f", {compared.untold} on accelerators that Ray does not tell" if compared.untold else ""
-            lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators{untold}"]
-            lines += difference_lines(self.live) if compared.differences else []
+            text = f"{compared.on_nodes} of {counted(compared.ranks, 'rank')} on their nodes"
+            text += f", {compared.on_accelerators} on their accelerators"
+            if compared.untold:
+                text += f", {compared.untold} on accelerators that Ray does not tell"
+            lines.append(text)
+            if compared.differences:
+                lines += difference_lines(self.live)
         lines += moved_lines(self.moved)
-        alone = any(one.strategy is None and not one.optional for one in self.plan.requests)
-        lines.append(f"groups{' and actors' if alone else ''}: {self.pinned} of {self.requests} pinned")
+        has_lone_actors = any(request.strategy is None and not request.optional for request in self.plan.requests)
+        kinds = "groups and actors" if has_lone_actors else "groups"
+        lines.append(f"{kinds}: {self.pinned} of {self.requests} pinned")
         if self.seconds is not None:
             lines.append(f"started in {self.seconds:.1f} s")
         for id, name in self.detached.items():
@@ -125,7 +129,7 @@ class Ran:
             "groups": self.requests,
             "pinned": self.pinned,
             "seconds": self.seconds,
-            "differences": [{**asdict(one), "ranks": str(one.ranks)} for one in self.differences],
+            "differences": [{**asdict(difference), "ranks": str(difference.ranks)} for difference in self.differences],
             "faults": [fault.plain() for fault in self.faults],
             "detached": dict(self.detached),
             "moved": {str(rank): list(names) for rank, names in self.moved.items()},
@@ -177,9 +181,8 @@ def pin(
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
     """
     command = _words(command)
-    for name, value, allowed in (("others", others, get_args(Others)), ("devices", devices, get_args(Devices))):
-        if value not in allowed:
-            raise ValueError(f"{name} is {shown(value)}; it must be {' or '.join(allowed)}")
+    _check_word("others", others, get_args(Others))
+    _check_word("devices", devices, get_args(Devices))
     timeout = as_timeout(timeout)
     environment = dict(os.environ)
     if VARIABLE in environment:
@@ -192,53 +195,86 @@ def pin(
     planned = _planner(config, saved, dialect, overrides, without, isolate=isolate)
     check_command(command)  # last: a job that cannot be pinned may start a program that is not on this machine
     head = head_of(ray)
-    say: Tell = tell or (lambda told: None)
+    say: Tell = tell or _silent
     binding = _looked_at(planned, head, say, node_order, lenient=others == "pass", saved=saved)
-    for line in binding.lines() if verbose else ():
-        say(line)
+    if verbose:
+        for line in binding.lines():
+            say(line)
     if save is not None:
         binding.plan.save(save)
     # Ray offers the token of this machine only to a cluster that it finds itself.
     address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
 
-    def ran(code: int, measured: Mapping[str, tuple[Peak, ...]] = NO_PEAKS) -> Ran:
-        seen, (have, all) = watch.seen, watch.pinned
-        faults = tuple(seen.faults.values())
-        live = seen.live or seen.partial
-        detached = dict(seen.detached)
-        return Ran(code, binding.plan, have, all, seen.seconds, live, faults, detached, binding.moved, measured)
-
     def up() -> None:
         if report is not None:
-            report(ran(0))
+            report(_ran(binding, watch, 0))
 
     name = os.fspath(config) if isinstance(config, str | os.PathLike) else "the plan"
     watch = Watch(binding, head, say, timeout, name=name, strict=devices == "require", up=up)
     variables = command_environment(environment, binding.run, address)
-    signals: list[int] = []
-
-    def run() -> tuple[int, bool]:
-        """Run the command; return its exit code, and whether its jobs have ended, too."""
-        binding.publish(head)
-        ended = True
-        try:
-            code = run_child(command, variables, watch.look, timeouts.LOOK, signals.append)
-            if not (ended := watch.finish(code)):
-                say("a job of the command is still running, and stays pinned")
-        finally:
-            if ended:
-                with suppress(ClusterError, RayError):
-                    binding.withdraw(head)
-        return code, ended
-
     if peaks is None:
-        return ran(run()[0])
+        ended = _run(command, variables, binding, head, watch, say)
+        return _ran(binding, watch, ended.code)
     with metered(binding, head) as meters:
         started = time.monotonic()
-        code, is_over = run()
+        ended = _run(command, variables, binding, head, watch, say)
         live = None if watch.seen.faults else watch.seen.live
-        ending = Ending(code, time.monotonic() - started, is_over, live, tuple(signals))
-        return ran(code, write_peaks(Path(peaks), binding, meters.cards(), ending, say))
+        ending = Ending(ended.code, time.monotonic() - started, ended.is_over, live, ended.signals)
+        return _ran(binding, watch, ended.code, write_peaks(Path(peaks), binding, meters.cards(), ending, say))
+
+
+class _Ended(NamedTuple):
+    """The exit code of a command, whether its jobs have ended, too, and the signals that were passed on to it."""
+
+    code: int
+    is_over: bool
+    signals: tuple[int, ...]
+
+
+def _run(
+    command: Sequence[str], variables: Mapping[str, str], binding: Binding, head: Head, watch: Watch, tell: Tell
+) -> _Ended:
+    """Publish the pins, run a command, and watch it. The pins stay in the head's store while a job of it goes on."""
+    signals: list[int] = []
+    binding.publish(head)
+    is_over = True
+    try:
+        code = run_child(command, variables, watch.look, timeouts.LOOK, signals.append)
+        is_over = watch.finish(code)
+        if not is_over:
+            tell("a job of the command is still running, and stays pinned")
+    finally:
+        if is_over:
+            with suppress(ClusterError, RayError):
+                binding.withdraw(head)
+    return _Ended(code, is_over, tuple(signals))
+
+
+def _ran(binding: Binding, watch: Watch, code: int, peaks: ComponentPeaks = NO_PEAKS) -> Ran:
+    """Return what has become of a command so far."""
+    seen = watch.seen
+    came, requests = watch.pinned
+    return Ran(
+        code=code,
+        plan=binding.plan,
+        pinned=came,
+        requests=requests,
+        seconds=seen.seconds,
+        live=seen.live or seen.partial,
+        faults=tuple(seen.faults.values()),
+        detached=dict(seen.detached),
+        moved=binding.moved,
+        peaks=peaks,
+    )
+
+
+def _silent(text: Diagnostic | str) -> None:
+    """Tell nobody."""
+
+
+def _check_word(name: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is {shown(value)}; it must be {' or '.join(allowed)}")
 
 
 def _words(command: Sequence[str]) -> list[str]:
@@ -269,11 +305,11 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
     planned = _planner(plan, saved, None, (), (), isolate=None)
     head = head_of(ray)
     connect(head.address, None)
-    silent: Tell = lambda told: None  # noqa: E731
-    binding = _looked_at(planned, head, silent, None, lenient=False, saved=saved)
-    watch = Watch(binding, head, silent, math.inf)
+    binding = _looked_at(planned, head, _silent, None, lenient=False, saved=saved)
+    watch = Watch(binding, head, _silent, math.inf)
     modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
-    job, earlier = str(_ray.get_runtime_context().get_job_id()), {group.group_id for group in head.tables().groups}
+    job = str(_ray.get_runtime_context().get_job_id())
+    earlier = {group.group_id for group in head.tables().groups}
     binding.publish(head, job)
     os.environ[VARIABLE] = binding.run
     try:
@@ -304,8 +340,10 @@ def _planner(
         reject_saved(saved, job_file_of(config))
 
         def fitted(nodes: Nodes, held: Held) -> Planned:
-            found = fit(saved, nodes, held, without)
-            return Planned(found if isolate is None else found.with_visibility("own" if isolate else "node"), Sources())
+            plan = fit(saved, nodes, held, without)
+            if isolate is not None:
+                plan = plan.with_visibility("own" if isolate else "node")
+            return Planned(plan, Sources())
 
         return fitted
     return planner_of(unplaced_job(config, dialect=dialect, overrides=overrides), without, isolate=isolate)
