@@ -9,6 +9,7 @@ from dataclasses import replace
 import ray
 
 from rankplan.nodes.inventory import NodeSpec
+from rankplan.runtime.live.spots import Device
 from rankplan.runtime.nodes.nodes import live_nodes
 from rankplan.runtime.nodes.probe import Process, computing
 from rankplan.runtime.ray import timeouts
@@ -51,18 +52,21 @@ def entered(
 ) -> Live:
     """Return what runs with the answers of the drivers: by node rank its record and processes, or why it is silent."""
     actors = {(actor.node, actor.pid): actor.actor_id for actor in live.actors if actor.pid is not None}
-    found = [_owned(rank, process, actors) for rank, processes in reported.items() for process in processes]
-    nodes = tuple(
-        replace(node, spec=specs[node.rank], ids_known=True) if node.rank in specs else node for node in live.nodes
-    )
+    processes: list[LiveProcess] = []
+    for rank, on_node in reported.items():
+        processes += [_owned(rank, process, actors) for process in on_node]
+    nodes = []
+    for node in live.nodes:
+        spec = specs.get(node.rank)
+        nodes.append(node if spec is None else replace(node, spec=spec, ids_known=True))
     records = [specs.get(rank, live.inventory.node(rank)) for rank in range(live.inventory.num_nodes)]
-    inventory = live.inventory.updated(records)
-    doubled = {(entry.node, entry.accelerator): entry for entry in (*live.doubled, *_doubled(live.actors, found))}
+    doubled = {(entry.node, entry.accelerator): entry for entry in live.doubled}
+    doubled |= {(entry.node, entry.accelerator): entry for entry in _doubled(live.actors, processes)}
     return replace(
         live,
-        inventory=inventory,
-        nodes=nodes,
-        processes=tuple(found),
+        inventory=live.inventory.updated(records),
+        nodes=tuple(nodes),
+        processes=tuple(processes),
         silent=tuple(silent.values()),
         doubled=tuple(doubled[key] for key in sorted(doubled)),
     )
@@ -82,22 +86,27 @@ def _doubled(actors: Sequence[LiveActor], processes: Sequence[LiveProcess]) -> I
     A process of another pid namespace may be that of an actor: it counts only where no actor may use the accelerator.
     """
     by_id = {actor.actor_id: actor for actor in actors}
-    holders: dict[tuple[int, int], list[LiveActor]] = defaultdict(list)
+    holders: dict[Device, list[LiveActor]] = defaultdict(list)
     for actor in actors:
         if actor.node is not None:
             for index in actor.accelerators or ():
                 holders[actor.node, index].append(actor)
-    running: dict[tuple[int, int], list[LiveProcess]] = defaultdict(list)
+    running: dict[Device, list[LiveProcess]] = defaultdict(list)
     for process in processes:
         running[process.node, process.accelerator].append(process)
-    for place, on_it in running.items():
-        owners = {process.actor_id: by_id[process.actor_id] for process in on_it if process.actor_id is not None}
-        owners |= {actor.actor_id: actor for actor in holders[place]}
-        unowned = [process for process in on_it if process.actor_id is None]
-        strangers = [process for process in unowned if not (process.elsewhere and holders[place])]
-        users = [actor.title for actor in owners.values()] + [_process(stranger) for stranger in strangers]
-        if len({actor.job for actor in owners.values()}) + len(strangers) > 1:
-            yield Doubled(*place, tuple(users))
+    for device, processes_there in running.items():
+        owners: dict[str, LiveActor] = {}
+        strangers: list[LiveProcess] = []
+        for process in processes_there:
+            if process.actor_id is not None:
+                owners[process.actor_id] = by_id[process.actor_id]
+            elif not (process.elsewhere and holders[device]):
+                strangers.append(process)
+        owners |= {actor.actor_id: actor for actor in holders[device]}
+        jobs = {actor.job for actor in owners.values()}
+        if len(jobs) + len(strangers) > 1:
+            users = [actor.title for actor in owners.values()] + [_process(stranger) for stranger in strangers]
+            yield Doubled(*device, tuple(users))
 
 
 def _process(process: LiveProcess) -> str:

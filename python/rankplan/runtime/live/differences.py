@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import NamedTuple
 
 from rankplan._core import RankSet
 from rankplan.plans.plan import Plan
@@ -20,22 +20,32 @@ _TENSOR = "tp"
 def misplaced(live: Live, table: RankTable) -> Iterator[Difference]:
     """Yield the ranks that do not run where they are planned; consecutive ones on the same nodes are together."""
     for name, rows in table.items():
-
-        def alike(at: tuple[int, int], rows: Mapping[int, RankSpots] = rows) -> Any:
-            position, rank = at
-            row = rows[rank]
-            planned_on = frozenset(node for node, _ in row.devices)
-            runs_on = frozenset(spot.node for spot in row.spots)
-            return rank - position, row.kind, planned_on, runs_on, row.spots[0].why if row.kind == "not-running" else ""
-
-        for (_, kind, _, _, why), run in groupby(enumerate(rows), alike):
-            if kind is None:
+        alike = [_Alike.of(position, rank, row) for position, (rank, row) in enumerate(rows.items())]
+        for first, run in groupby(zip(alike, rows, strict=True), lambda pair: pair[0]):
+            if first.kind is None:
                 continue
             ranks = [rank for _, rank in run]
             planned = [device for rank in ranks for device in rows[rank].devices]
             spots = [spot for rank in ranks for spot in rows[rank].spots]
             running = _on_nodes(live, ((spot.node, spot.index) for spot in spots if spot.node is not None))
-            yield Difference(kind, name, RankSet(ranks), _on_nodes(live, planned), why or running)
+            yield Difference(first.kind, name, RankSet(ranks), _on_nodes(live, planned), first.why or running)
+
+
+class _Alike(NamedTuple):
+    """What is equal of ranks that are told together; ``offset`` is so if they are consecutive."""
+
+    offset: int
+    kind: str | None
+    planned_on: frozenset[int]
+    runs_on: frozenset[int | None]
+    why: str
+
+    @classmethod
+    def of(cls, position: int, rank: int, row: RankSpots) -> _Alike:
+        planned_on = frozenset(node for node, _ in row.devices)
+        runs_on = frozenset(spot.node for spot in row.spots)
+        why = row.spots[0].why if row.kind == "not-running" else ""
+        return cls(rank - position, row.kind, planned_on, runs_on, why)
 
 
 def torn(plan: Plan, spots: Mapping[Device, Spot]) -> Iterator[Difference]:
@@ -60,23 +70,30 @@ def torn(plan: Plan, spots: Mapping[Device, Spot]) -> Iterator[Difference]:
 
 def unplanned(live: Live, claims: Claims, job: str | None) -> Iterator[Difference]:
     """Yield the groups and the actors with accelerators that the plan does not have."""
-    claimed_groups = {taker.group_id for taker in claims.values() if isinstance(taker, LiveGroup)}
-    claimed_actors: set[str] = set()
+    claimed: set[str] = set()
     for taker in claims.values():
-        if isinstance(taker, list):
-            claimed_actors.update(actor.actor_id for actor in taker)
+        if isinstance(taker, LiveGroup):
+            claimed.add(taker.group_id)
+        else:
+            claimed.update(actor.actor_id for actor in taker)
     for group in live.groups:
-        if group.job == job and any(group.bundles) and group.group_id not in claimed_groups:
+        if group.job == job and any(group.bundles) and group.group_id not in claimed:
             text = f"placement group `{group.title}` with {counted(sum(group.bundles), 'accelerator')}"
             nodes = RankSet(node for node in group.nodes if node is not None)
             if nodes:
                 text += f" on {nodes_text(nodes)}"
-            yield Difference("not-planned", "", RankSet(), "", text)
-    unclaimed = [actor for actor in live.actors if actor.job == job and actor.actor_id not in claimed_actors]
-    alone = Counter(actor.class_name for actor in unclaimed if actor.group is None and actor.uses)
-    for class_name, count in alone.items():
-        text = f"{counted(count, 'actor')} of class {class_name} without a group"
-        yield Difference("not-planned", "", RankSet(), "", text)
+            yield _not_planned(text)
+    lone_actors: Counter[str] = Counter()
+    for actor in live.actors:
+        if actor.job == job and actor.group is None and actor.uses and actor.actor_id not in claimed:
+            lone_actors[actor.class_name] += 1
+    for class_name, count in lone_actors.items():
+        yield _not_planned(f"{counted(count, 'actor')} of class {class_name} without a group")
+
+
+def _not_planned(text: str) -> Difference:
+    """Return the difference of something with accelerators that the plan does not have."""
+    return Difference("not-planned", "", RankSet(), "", text)
 
 
 def other_accelerators(live: Live, plan: Plan, job: str | None) -> Iterator[Difference]:
@@ -91,22 +108,32 @@ def other_accelerators(live: Live, plan: Plan, job: str | None) -> Iterator[Diff
     if unused := sorted(planned - used):
         yield Difference("unused", "", RankSet(), _on_nodes(live, unused), "no actor holds them")
     if others := sorted(used - planned):
-        yield Difference("not-planned", "", RankSet(), "", _on_nodes(live, others))
+        yield _not_planned(_on_nodes(live, others))
 
 
 def _on_nodes(live: Live, devices: Iterable[tuple[int, int | None]]) -> str:
     """Return accelerators by node: ``node 2 (10.0.0.10): 0-1``; one by one if they are in another order: ``1,0``."""
-    nodes: dict[int, list[int]] = {}
+    by_node: dict[int, list[int]] = {}
     for node, index in devices:
-        nodes.setdefault(node, []).extend([] if index is None else [index])
+        indices = by_node.setdefault(node, [])
+        if index is not None:
+            indices.append(index)
     texts = []
-    for node, indices in nodes.items():
+    for node, indices in by_node.items():
         address = live.inventory.node(node).ip or live.inventory.node(node).hostname
-        name = f"node {node}"
+        text = f"node {node}"
         if address:
-            name += f" ({address})"
+            text += f" ({address})"
         if node not in live.node:
-            name += ", which is not in the cluster"
-        runs = [RankSet(indices)] if indices == sorted(indices) else [RankSet([index]) for index in indices]
-        texts.append(f"{name}: {','.join(live.ids(node, run) for run in runs)}" if indices else name)
+            text += ", which is not in the cluster"
+        if indices:
+            text += f": {_in_order(live, node, indices)}"
+        texts.append(text)
     return "; ".join(texts)
+
+
+def _in_order(live: Live, node: int, indices: Sequence[int]) -> str:
+    """Return the ids of accelerators of a node in this order; as ranges if they ascend."""
+    if list(indices) == sorted(indices):
+        return live.ids(node, RankSet(indices))
+    return ",".join(live.ids(node, RankSet([index])) for index in indices)

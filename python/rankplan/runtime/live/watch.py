@@ -177,23 +177,27 @@ class Watch:
         """Read the claims and the refused requests. A claim of a later generation replaces an earlier one."""
         newest: dict[Slot, int] = {}
         for key, value in values.items():
-            _, kind, *rest = key.split("/")
+            _, kind, *names = key.split("/")
+            if kind not in ("claim", "fault"):
+                continue
             try:
-                content = json.loads(value) if kind in ("claim", "fault") else {}
+                content = json.loads(value)
             except ValueError:
                 continue
             if kind == "fault":
                 self._fault(key, _refusal(content))
-            if kind != "claim" or "void" in content:
+                continue
+            if "void" in content:
                 continue
             self.seen.claimed.add(_taker(content))
             if note := content.get("note"):
                 self._note(note, printable(str(note)))
-            if not rest[0].startswith("spare"):
-                slot, generation = Slot.read(rest[0]), int(rest[1])
-                if generation >= newest.get(slot, 0):
-                    newest[slot] = generation
-                    self.seen.claims[slot] = content
+            if names[0].startswith("spare"):
+                continue
+            slot, generation = Slot.read(names[0]), int(names[1])
+            if generation >= newest.get(slot, 0):
+                newest[slot] = generation
+                self.seen.claims[slot] = content
 
     def _check_pinned(self, groups: Mapping[str, GroupEntry]) -> None:
         """Report the groups with accelerators that nobody has claimed."""
@@ -215,39 +219,41 @@ class Watch:
         for node in sorted({node for request in self._binding.pins.requests for node in request.nodes}):
             if self._binding.nodes.ids[node] in alive:
                 continue
-            lost = {
-                name: count
-                for name, one in self._binding.plan.items()
-                if (count := sum(row.cluster_node_rank == node for row in one))
-            }
-            ranks = ", ".join(f"{counted(count, 'rank')} of {name}" for name, count in lost.items())
-            self._fault(("lost", node), lost_node(node, self._binding.name(node), ranks))
+            texts = []
+            for name, component in self._binding.plan.items():
+                lost = sum(row.cluster_node_rank == node for row in component)
+                if lost:
+                    texts.append(f"{counted(lost, 'rank')} of {name}")
+            self._fault(("lost", node), lost_node(node, self._binding.name(node), ", ".join(texts)))
 
     def _check_waiting(self, tables: Tables, groups: Mapping[str, GroupEntry]) -> None:
         """Tell which bundles wait for which node, once a group has waited for a while."""
         slots = {content.get("group"): slot for slot, content in self.seen.claims.items()}
         for group_id, group in groups.items():
+            key = ("waits", group_id)
             waits = group.state == "PENDING" and group.scheduling in _REFUSED and group_id in slots
             if not waits:
-                self._since.pop(("waits", group_id), None)
-                continue
-            if self._lasts(("waits", group_id), timeouts.WAITING):
-                self._note(("waits", group_id), self._why_waiting(tables, group, slots[group_id]))
+                self._since.pop(key, None)
+            elif self._lasts(key, timeouts.WAITING):
+                self._note(key, self._why_waiting(tables, group, slots[group_id]))
 
     def _why_waiting(self, tables: Tables, group: GroupEntry, slot: Slot) -> str:
-        wanted: Counter[int] = Counter()
+        """Return which nodes a group waits for, and which actors hold accelerators there."""
+        needed: Counter[int] = Counter()
         for node, size in zip(self._binding.pins.nodes(slot), self._sizes(group), strict=True):
-            wanted[node] += int(size)
-        waiting = []
-        for node, size in wanted.items():
+            needed[node] += int(size)
+        texts = []
+        for node, count in needed.items():
             node_id = self._binding.nodes.ids[node]
             free = sum(tables.free.get(node_id, {}).get(name, 0) for name in self._binding.pins.resources)
-            if free < size:
-                others = {actor.class_name for actor in tables.actors if actor.node_id == node_id and any(actor.holds)}
-                holders = f"; held there by {', '.join(sorted(map(shown, others))[:4])}" if others else ""
-                name = self._binding.name(node)
-                waiting.append(f"for {size} accelerators of {name}, which has {free:g} free{holders}")
-        where = ", and ".join(waiting) or f"for its nodes ({group.scheduling})"
+            if free >= count:
+                continue
+            text = f"for {count} accelerators of {self._binding.name(node)}, which has {free:g} free"
+            holders = {actor.class_name for actor in tables.actors if actor.node_id == node_id and any(actor.holds)}
+            if holders:
+                text += f"; held there by {', '.join(sorted(map(shown, holders))[:4])}"
+            texts.append(text)
+        where = ", and ".join(texts) or f"for its nodes ({group.scheduling})"
         return f"{_named(group)} waits {where}"
 
     def _compare(self, tables: Tables) -> None:
@@ -272,7 +278,8 @@ class Watch:
         if compared is None:
             return
         if compared.up >= compared.ranks:
-            if is_final := self._is_final(compared):
+            is_final = self._is_final(compared)
+            if is_final:
                 self._compared = (actors, groups)
             self._accept(live, compared, report=is_final)
         elif is_late:
@@ -304,17 +311,22 @@ class Watch:
 
     def _claims(self, live: Live) -> Claims:
         """Return what took each request and still exists, as the hook has written it down."""
-        actors = {actor.actor_id: actor for actor in live.actors}
-        found: dict[int, LiveGroup | list[LiveActor]] = {}
-        alone: dict[int, list[LiveActor]] = {}
+        by_id = {actor.actor_id: actor for actor in live.actors}
+        takers: dict[int, LiveGroup | list[LiveActor]] = {}
+        lone_actors: dict[int, list[LiveActor]] = {}
         for slot, content in sorted(self.seen.claims.items()):
             if slot.entry < 0:
-                if (group := live.group.get(str(content.get("group")))) is not None:
-                    found[slot.number] = group
-            elif (actor := actors.get(str(content.get("actor")))) is not None:
-                alone.setdefault(slot.number, []).append(actor)
-        requests = self._binding.plan.requests
-        return found | {at: each for at, each in alone.items() if len(each) == len(requests[at].accelerators)}
+                group = live.group.get(str(content.get("group")))
+                if group is not None:
+                    takers[slot.number] = group
+            else:
+                actor = by_id.get(str(content.get("actor")))
+                if actor is not None:
+                    lone_actors.setdefault(slot.number, []).append(actor)
+        for number, actors in lone_actors.items():
+            if len(actors) == len(self._binding.plan.requests[number].accelerators):
+                takers[number] = actors
+        return takers
 
     def _sizes(self, group: GroupEntry) -> list[float]:
         names = self._binding.pins.resources
