@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rankplan._core import RankSet
@@ -38,6 +38,11 @@ class Replanned:
     successors: dict[int, tuple[NodeSpec, NodeSpec]]
     arrangement: Arrangement
     reasons: tuple[str, ...] = ()
+
+
+def new_homes(moves: Iterable[Move]) -> set[int]:
+    """Return the node ranks whose processes move to another machine."""
+    return {move.after.cluster_node_rank for move in moves if move.after is not None and move.replaced}
 
 
 def nodes_of(
