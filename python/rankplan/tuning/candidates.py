@@ -8,7 +8,7 @@ from itertools import count
 
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
-from rankplan.tuning.shapes import Found, Sizes, best_of_shape, kept
+from rankplan.tuning.shapes import Candidate, Sizes, best_of_shape, kept
 
 _MOST_SEARCHES = 48
 """Searches for one way to share: each excludes sizes, and a large cluster takes seconds for one."""
@@ -19,7 +19,7 @@ class Candidates:
 
     def __init__(self, costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> None:
         self._costs, self._cluster, self._shape = costs, cluster, shape
-        self._left: list[tuple[float, int, Sizes, Found]] = []
+        self._left: list[tuple[float, int, Sizes, Candidate]] = []
         self._numbers = count()
         self._sizes = sizes
         self._add(sizes)
@@ -28,15 +28,16 @@ class Candidates:
         number = next(self._numbers)
         if number >= _MOST_SEARCHES or not all(sizes.values()):
             return
-        if (found := best_of_shape(self._costs, sizes, self._cluster, self._shape)) is not None:
-            heapq.heappush(self._left, (found[0], number, sizes, found))
+        candidate = best_of_shape(self._costs, sizes, self._cluster, self._shape)
+        if candidate is not None:
+            heapq.heappush(self._left, (candidate.seconds, number, sizes, candidate))
 
-    def best(self) -> Found | None:
+    def best(self) -> Candidate | None:
         """Return the fastest schedule that is left, ``None`` if there is none."""
         if not self._left:
             return None
-        _, _, self._sizes, found = heapq.heappop(self._left)
-        return found
+        _, _, self._sizes, candidate = heapq.heappop(self._left)
+        return candidate
 
     def exclude(self, sizes: Mapping[str, int], refused: Sequence[Collection[str]]) -> None:
         """Leave out the schedules that are refused for the same reason as that with these sizes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rankplan._core import Inventory as Core
 from rankplan.errors import PlacementError
@@ -16,10 +17,33 @@ from rankplan.tuning.times import fastest
 from rankplan.words import unknown
 
 Starts = dict[str, int]
-Score = tuple[float, int, int, int]
-"""Seconds of weights between components apart, parallel groups that cross a node, slots that move, and parts out of
-order; less is better, the first counts most."""
-Placed = tuple[Score, Starts]
+"""The first accelerator of each component, counted over the cluster."""
+
+
+class Score(NamedTuple):
+    """How good an order of the parts of a schedule is: less is better, the first number counts most.
+
+    ``weights`` are the seconds of weights between components on separate accelerators, ``crossing`` the parallel groups
+    that cross a node, ``moved`` the slots that move, ``late`` the pairs of parts that are not in the order in which
+    they are stated.
+    """
+
+    weights: float = 0.0
+    crossing: int = 0
+    moved: int = 0
+    late: int = 0
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """What decides between orders with equally fast weights."""
+        return self.crossing, self.moved, self.late
+
+
+class Placed(NamedTuple):
+    """Where the components of a schedule start, and how good that is."""
+
+    score: Score
+    starts: Starts
 
 
 @frozen(slots=False)
@@ -136,26 +160,39 @@ class Cluster:
 
     def _placed(self, node: Schedule, start: int) -> Placed:
         if node.kind == "leaf":
-            crossing, moved = self._crossing(node, start), self._moved(node, start)
-            return (0.0, crossing, moved, 0), {node.component: start}
+            score = Score(crossing=self._crossing(node, start), moved=self._moved(node, start))
+            return Placed(score, {node.component: start})
         if node.kind == "then":
             parts = [self.place(child, start) for child in node.children]
-            scores = [score for score, _ in parts]
-            return _sum(scores), {name: at for _, starts in parts for name, at in starts.items()}
-        count = len(node.children)
-        best: dict[int, Placed] = {0: ((0.0, 0, 0, 0), {})}
-        for placed in range(1 << count):
-            score, starts = best[placed]
-            offset = start + sum(child.accelerators for bit, child in enumerate(node.children) if placed >> bit & 1)
-            for bit, child in enumerate(node.children):
-                if not placed >> bit & 1:
-                    more, new = self.place(child, offset)
-                    late = sum(1 for earlier in range(bit) if not placed >> earlier & 1)
-                    found = _sum([score, more, (0.0, 0, 0, late)]), starts | new
-                    known = best.get(placed | 1 << bit)
-                    best[placed | 1 << bit] = found if known is None else best_placed([known, found])
-        score, starts = best[(1 << count) - 1]
-        return _sum([score, (self._weights(node, starts), 0, 0, 0)]), starts
+            starts = {name: at for part in parts for name, at in part.starts.items()}
+            return Placed(_sum([part.score for part in parts]), starts)
+        row = self._in_a_row(node.children, start)
+        weights = Score(weights=self._weights(node, row.starts))
+        return Placed(_sum([row.score, weights]), row.starts)
+
+    def _in_a_row(self, children: Sequence[Schedule], start: int) -> Placed:
+        """Return the best order of the children of a pipeline, each where the one before it ends.
+
+        A set of children ends at the same accelerator in every order, so the best order of the others does not depend
+        on theirs. One order is kept of each set, which is a number with a bit for each child; sets grow by one child at
+        a time. With n children, that are ``n * 2 ** n`` steps. The weights between the children are not in the score:
+        they depend on the places of both ends.
+        """
+        best: dict[int, Placed] = {0: Placed(Score(), {})}
+        everything = (1 << len(children)) - 1
+        for placed in range(everything):
+            before = best[placed]
+            end = start + sum(child.accelerators for bit, child in enumerate(children) if placed >> bit & 1)
+            for bit, child in enumerate(children):
+                if placed >> bit & 1:
+                    continue
+                next_part = self.place(child, end)
+                late = sum(1 for earlier in range(bit) if not placed >> earlier & 1)
+                score = _sum([before.score, next_part.score, Score(late=late)])
+                order = Placed(score, before.starts | next_part.starts)
+                larger = placed | 1 << bit
+                best[larger] = best_placed([best[larger], order]) if larger in best else order
+        return best[everything]
 
     def _weights(self, pipe: Schedule, starts: Starts) -> float:
         """Return the seconds of weights between the children of a pipeline."""
@@ -183,9 +220,9 @@ class Cluster:
         return max(len(present), node.accelerators) - stay
 
 
-def best_placed(found: Iterable[Placed]) -> Placed:
+def best_placed(layouts: Iterable[Placed]) -> Placed:
     """Return the first with the best score; seconds that are equal but for rounding do not decide."""
-    return fastest(found, lambda one: one[0][0], lambda one: one[0][1:])
+    return fastest(layouts, lambda placed: placed.score.weights, lambda placed: placed.score.counts)
 
 
 def apart(node: Schedule, syncs: Sequence[WeightSync]) -> list[WeightSync]:
@@ -223,6 +260,9 @@ def _slots(present: Plan | None) -> dict[str, list[int]]:
 
 
 def _sum(scores: Sequence[Score]) -> Score:
-    seconds, *counts = zip(*scores, strict=True)
-    crossing, moved, late = map(sum, counts)
-    return sum(seconds), crossing, moved, late
+    return Score(
+        weights=sum(score.weights for score in scores),
+        crossing=sum(score.crossing for score in scores),
+        moved=sum(score.moved for score in scores),
+        late=sum(score.late for score in scores),
+    )

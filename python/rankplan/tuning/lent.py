@@ -12,7 +12,7 @@ from rankplan.tuning.faults import too_many_units
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.lending import LendingTerms, lending_seconds
 from rankplan.tuning.schedule import Schedule, Size
-from rankplan.tuning.shapes import Found, Sizes
+from rankplan.tuning.shapes import Candidate, Sizes
 
 LENDING = "lending"
 """How such a schedule shares accelerators."""
@@ -57,7 +57,7 @@ class LentCandidates:
     def _is_refused(self, trainer: int, rollout: int) -> bool:
         return any(trainer <= refused.trainer and rollout <= refused.rollout for refused in self._refused)
 
-    def best(self) -> Found | None:
+    def best(self) -> Candidate | None:
         """Return the fastest schedule that is left, ``None`` if there is none."""
         if not self._best:
             return None
@@ -68,8 +68,8 @@ class LentCandidates:
         schedule = Schedule("lend", lent.accelerators, children=(trainer, rollout))
         # Its parts lie side by side, as those of a pipeline do; the order decides how far the weights travel.
         beside = Schedule("pipe", schedule.accelerators, children=schedule.children)
-        (transfers, crossing, moved, _), starts = self._cluster.lay_out(beside)
-        return lent.seconds + transfers, schedule, starts, (crossing, moved)
+        score, starts = self._cluster.lay_out(beside)
+        return Candidate(lent.seconds + score.weights, schedule, starts, score.crossing, score.moved)
 
     def exclude(self, sizes: Mapping[str, int], refused: Sequence[Collection[str]]) -> None:
         """Leave out the schedules that are refused for the same reason as that with these sizes.

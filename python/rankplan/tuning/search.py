@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from rankplan._core import CLUSTER, RankSet
 from rankplan.dialects import DIALECTS, OWN, Dialect
@@ -32,7 +32,7 @@ from rankplan.tuning.lent import LENDING, LentCandidates, lent_places
 from rankplan.tuning.memory import answer_of, filled, refused_of
 from rankplan.tuning.profile import PROFILE, costs_of
 from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
-from rankplan.tuning.shapes import Found, best_of_shape, possible
+from rankplan.tuning.shapes import Candidate, best_of_shape, possible
 from rankplan.tuning.times import as_fast, ranked
 
 _IN_THE_ACTOR = "inference"
@@ -121,38 +121,48 @@ def costs_for(
 
     Raises `PlacementError` (``missing-times``) if neither has the times of a component on accelerators.
     """
-    cluster = config.cluster
+    accelerators = len(inventory.core.accelerators())
     if costs is None:
-        if cluster is None or PROFILE not in config.reader.content:
+        if config.cluster is None or PROFILE not in config.reader.content:
             raise PlacementError([nothing_measured(file)])
-        present, total = dialect.plan(config, inventory), len(inventory.core.accelerators())
-        return filled(costs_of(config.reader, present, total), present, total), {}
+        present = dialect.plan(config, inventory)
+        return filled(costs_of(config.reader, present, accelerators), present, accelerators), {}
     planned: Plan | None = None
     with suppress(PlacementError):  # the placement is about to be replaced
         planned = dialect.plan(config, inventory)
-    known: Mapping[str, Component] = planned or {}
-    node_groups = {} if cluster is None else cluster.node_groups
-    keys = [key for key, labels in node_groups.items() if labels == (CLUSTER,)]
+    components: Mapping[str, Component] = planned or {}
     timed = costs.components.keys() | costs.like.keys()
-    if untimed := [name for key in keys for name in component_names(key) if name not in timed]:
+    untimed = [name for name in _placed_on_accelerators(config) if name not in timed]
+    if untimed:
         raise PlacementError(costs.located(("components",), untimed_component(name)) for name in untimed)
-    costs = with_parallel(costs, known)
-    memory = _memory(known) if cluster is None else {}
-    return costs if planned is None else filled(costs, planned, len(inventory.core.accelerators())), memory
+    costs = with_parallel(costs, components)
+    memory = _memory(components) if config.cluster is None else {}
+    if planned is not None:
+        costs = filled(costs, planned, accelerators)
+    return costs, memory
+
+
+def _placed_on_accelerators(config: ReadConfig) -> Iterator[str]:
+    """Yield the components that RLinf's or rankplan's own sections place on accelerators of the whole cluster."""
+    if config.cluster is None:
+        return
+    for key, labels in config.cluster.node_groups.items():
+        if labels == (CLUSTER,):
+            yield from component_names(key)
 
 
 def with_parallel(costs: Costs, planned: Mapping[str, Component]) -> Costs:
     """Return the costs with the parallel sizes of a plan for the components that state none."""
-    components = {
-        name: replace(one, parallel=planned[name].parallel) if name in planned and not one.parallel.stated else one
-        for name, one in costs.components.items()
-    }
+    components = dict(costs.components)
+    for name, component in costs.components.items():
+        if name in planned and not component.parallel.stated:
+            components[name] = replace(component, parallel=planned[name].parallel)
     return replace(costs, components=components)
 
 
 def _memory(components: Mapping[str, Component]) -> dict[str, Any]:
     """Return the ``memory`` of components, as a config states it."""
-    return {name: one.memory.written() for name, one in components.items() if one.memory is not None}
+    return {name: part.memory.written() for name, part in components.items() if part.memory is not None}
 
 
 def search(
@@ -180,47 +190,68 @@ def search(
     cluster = Cluster.of(costs, inventory, present)
     terms = lending_terms(costs) if lend else None
     placing = _Placing(costs, inventory, content, memory or {}, terms, finish)
-    placed: list[tuple[Ranked, tuple[int, ...]]] = []
-    rejected: list[Rejected] = []
     shapes = costs.shapes if len(costs.components) > 1 else ("collocated",)
     ways: list[tuple[str, Candidates | LentCandidates]] = []
     for shape in shapes:
-        ways.append(("collocated" if shape == "equal" else shape, Candidates(costs, sizes, cluster, shape)))
+        ways.append((_sharing_of(shape), Candidates(costs, sizes, cluster, shape)))
     if terms is not None:
         ways.append((LENDING, LentCandidates(costs, terms, sizes, cluster, total)))
+    placed: list[tuple[Ranked, tuple[int, int, int]]] = []
+    rejected: list[Rejected] = []
     for sharing, candidates in ways:
-        chosen, refused = _fitting(candidates, sharing, placing)
-        rejected += [] if refused is None else [refused]
-        if chosen is None:
-            continue
-        (seconds, node, _, rest), ranks, plan, whole, needs = chosen
-        far = [name for name, size in node.sizes.items() if not costs.components[name].times.within(size)]
-        one = Ranked(
-            seconds,
-            node,
-            ranks,
-            sharing,
-            idle=total - len(RankSet().union(*ranks.values())),
-            why=reason(costs, node, seconds),
-            extrapolated=tuple(far),
-            plan=plan,
-            config=whole,
-            warnings=tuple(found for component in plan.values() for found in component.parallel_warnings()),
-            moves=None if present is None else diff(present, plan),
-            memory=answer_of(needs),
-        )
-        placed.append((one, (total - one.idle, *rest)))
-    ranking = [one for one, _ in ranked(placed, lambda pair: pair[0].seconds, lambda pair: pair[1])]
-    ranking.sort(key=lambda one: one.memory == "likely exceeds")  # stable: those that likely fit come first
-    rejected.sort(key=lambda one: one.seconds)
+        fit, refused = _fitting(candidates, sharing, placing)
+        if refused is not None:
+            rejected.append(refused)
+        if fit is not None:
+            placed.append((_placement(fit, sharing, costs, total, present), fit.tie_break))
+    ranking = [placement for placement, _ in ranked(placed, lambda pair: pair[0].seconds, lambda pair: pair[1])]
+    ranking.sort(key=lambda placement: placement.memory == "likely exceeds")  # stable: those that likely fit come first
+    rejected.sort(key=lambda refused: refused.seconds)
     if not ranking:
         raise _nothing(costs, total, rejected)
-    decides: Sensitivity | None = None
-    if len(ranking) > 1 and not as_fast(ranking[1].seconds, ranking[0].seconds):
-        weights, others = (transfers_of(costs, one.schedule, one.seconds) for one in ranking[:2])
-        decides = sensitivity(costs, ranking[0].schedule, ranking[1].schedule, weights - others)
     warnings = (*costs.warnings, *_colocated_times(costs, ranking))
+    decides = _deciding_time(costs, ranking)
     return Tuning(tuple(ranking), tuple(rejected), decides, warnings, costs, inventory, sizes, total, terms)
+
+
+def _sharing_of(shape: str) -> str:
+    """Return how schedules of a shape share accelerators; ``equal`` ones are collocated with equal sizes."""
+    return "collocated" if shape == "equal" else shape
+
+
+def _placement(fit: _Fit, sharing: str, costs: Costs, total: int, present: Plan | None) -> Ranked:
+    """Return the placement of a schedule and what is to be said about it."""
+    seconds, schedule = fit.candidate.seconds, fit.candidate.schedule
+    extrapolated = [name for name, size in schedule.sizes.items() if not costs.components[name].times.within(size)]
+    warnings: list[Diagnostic] = []
+    for component in fit.plan.values():
+        warnings += component.parallel_warnings()
+    return Ranked(
+        seconds,
+        schedule,
+        fit.ranks,
+        sharing,
+        idle=total - fit.used,
+        why=reason(costs, schedule, seconds),
+        extrapolated=tuple(extrapolated),
+        plan=fit.plan,
+        config=fit.config,
+        warnings=tuple(warnings),
+        moves=None if present is None else diff(present, fit.plan),
+        memory=answer_of(fit.needs),
+    )
+
+
+def _deciding_time(costs: Costs, ranking: list[Ranked]) -> Sensitivity | None:
+    """Return the measured time that decides between the first two placements; ``None`` if they are equally fast."""
+    if len(ranking) < 2:
+        return None
+    first, second = ranking[:2]
+    if as_fast(second.seconds, first.seconds):
+        return None
+    weights = transfers_of(costs, first.schedule, first.seconds)
+    weights_of_second = transfers_of(costs, second.schedule, second.seconds)
+    return sensitivity(costs, first.schedule, second.schedule, weights - weights_of_second)
 
 
 def _colocated_times(costs: Costs, ranking: list[Ranked]) -> Iterator[Diagnostic]:
@@ -255,28 +286,49 @@ class _Placing:
     finish: Callable[[Plan], Plan] | None
 
 
-_Chosen: TypeAlias = tuple[Found, Mapping[str, RankSet], Plan, dict[str, Any], Needs]
+class _Fit(NamedTuple):
+    """A schedule that may fit into memory, with its plan: the ranks of each component, and the config."""
+
+    candidate: Candidate
+    ranks: Mapping[str, RankSet]
+    plan: Plan
+    config: dict[str, Any]
+    needs: Needs
+
+    @property
+    def used(self) -> int:
+        """The number of accelerators that components use."""
+        return len(RankSet().union(*self.ranks.values()))
+
+    @property
+    def tie_break(self) -> tuple[int, int, int]:
+        """What decides between equally fast placements; less is better, the first counts most."""
+        return self.used, self.candidate.crossing, self.candidate.moved
 
 
 def _fitting(
     candidates: Candidates | LentCandidates, sharing: str, placing: _Placing
-) -> tuple[_Chosen | None, Rejected | None]:
-    """Return the fastest schedule that may fit into memory, and the fastest one whose plan is rejected."""
+) -> tuple[_Fit | None, Rejected | None]:
+    """Return the fastest schedule that may fit into memory, and the fastest one whose plan is rejected.
+
+    A plan that is rejected for another reason than memory ends the search.
+    """
     rejected: Rejected | None = None
     costs = placing.costs
-    while (found := candidates.best()) is not None:
-        seconds, node, starts, _ = found
-        ranks = _ranks(node, starts, placing)
+    while (candidate := candidates.best()) is not None:
+        seconds, schedule = candidate.seconds, candidate.schedule
+        ranks = _ranks(schedule, candidate.starts, placing)
         try:
-            plan, whole = _placed(ranks, placing)
+            plan, config = _placed(ranks, placing)
         except PlacementError as error:
-            return None, rejected or Rejected(seconds, node, sharing, error.diagnostics)
+            return None, rejected or Rejected(seconds, schedule, sharing, error.diagnostics)
         needs = Needs(plan.inventory, plan, peaks=costs.peaks)
-        if not (faults := [fault for _, fault in memory_faults(needs)]):
-            return (found, ranks, plan, whole, needs), rejected
-        rejected = rejected or Rejected(seconds, node, sharing, tuple(faults))
-        together = [[costs.like.get(name, name) for name in names] for names in refused_of(needs)]
-        candidates.exclude(node.sizes, together)
+        faults = [fault for _, fault in memory_faults(needs)]
+        if not faults:
+            return _Fit(candidate, ranks, plan, config, needs), rejected
+        rejected = rejected or Rejected(seconds, schedule, sharing, tuple(faults))
+        refused = [[costs.like.get(name, name) for name in names] for names in refused_of(needs)]
+        candidates.exclude(schedule.sizes, refused)
     return None, rejected
 
 
@@ -302,51 +354,58 @@ def _placed(ranks: Mapping[str, RankSet], placing: _Placing) -> tuple[Plan, dict
 
     Other entries of the config, and its sections, stay. Raises `PlacementError` if the plan is rejected.
     """
-    whole = _config(ranks, placing)
+    config = _config(ranks, placing)
     try:
-        plan = DIALECTS[OWN].plan(whole, placing.inventory)
-        return (plan if placing.finish is None else placing.finish(plan)), whole
+        plan = DIALECTS[OWN].plan(config, placing.inventory)
+        if placing.finish is not None:
+            plan = placing.finish(plan)
+        return plan, config
     except PlacementError:
         # Collocated, RLinf's actor computes the log probabilities itself.
-        alike = len({str(one) for one in ranks.values()}) == 1
-        if placing.config is None or not alike or _IN_THE_ACTOR not in ranks or "actor" not in ranks:
+        collocated = len({str(accelerators) for accelerators in ranks.values()}) == 1
+        if placing.config is None or not collocated or _IN_THE_ACTOR not in ranks or "actor" not in ranks:
             raise
-        return _placed({name: one for name, one in ranks.items() if name != _IN_THE_ACTOR}, placing)
+        others = {name: accelerators for name, accelerators in ranks.items() if name != _IN_THE_ACTOR}
+        return _placed(others, placing)
 
 
 def _config(ranks: Mapping[str, RankSet], placing: _Placing) -> dict[str, Any]:
     """Return a config that places components on these accelerators."""
-    costs, config = placing.costs, placing.config
-    section = dict(config["cluster"]) if config is not None else {}
-    entries: dict[str, Any] = {}
+    costs, config = placing.costs, placing.config or {}
+    section = dict(config["cluster"]) if config else {}
+    before: Mapping[str, Any] = section.get("component_placement", {})
+    memory = _memory_stated(before, placing)
     alike = {name: ranks[other] for name, other in costs.like.items() if other in ranks}
-    stated = dict(placing.memory) | {
-        name: entry["memory"]
-        for key, entry in section.get("component_placement", {}).items()
-        if isinstance(entry, Mapping) and "memory" in entry
-        for name in component_names(str(key))
-    }
-    for name, where in {**ranks, **alike}.items():
-        sizes = costs.components[name].parallel if name in costs.components else NO_SIZES
-        has_section = config is not None and name in config
-        entry: dict[str, Any] = {"placement": str(where)}
-        if sizes.stated and not has_section:
-            entry["parallel"] = sizes.plain()
-        if name in stated:
-            entry["memory"] = stated[name]
-        entries[name] = entry if len(entry) > 1 else str(where)
-    known = {*costs.components, *costs.like}
-    for key, value in section.get("component_placement", {}).items():
-        if known.isdisjoint(component_names(str(key))):
+    entries: dict[str, Any] = {}
+    for name, accelerators in {**ranks, **alike}.items():
+        parallel = costs.components[name].parallel if name in costs.components else NO_SIZES
+        entry: dict[str, Any] = {"placement": str(accelerators)}
+        if parallel.stated and name not in config:  # a section of its own states them
+            entry["parallel"] = parallel.plain()
+        if name in memory:
+            entry["memory"] = memory[name]
+        entries[name] = entry if len(entry) > 1 else str(accelerators)
+    tuned = {*costs.components, *costs.like}
+    for key, value in before.items():
+        if tuned.isdisjoint(component_names(str(key))):
             entries[key] = value
     section |= {"num_nodes": placing.inventory.num_nodes, "component_placement": entries}
-    return {**(config or {}), "cluster": section}
+    return {**config, "cluster": section}
+
+
+def _memory_stated(entries: Mapping[str, Any], placing: _Placing) -> dict[str, Any]:
+    """Return what each component keeps in memory: as entries of a config state it, else as its trainer's keys do."""
+    memory = dict(placing.memory)
+    for key, entry in entries.items():
+        if isinstance(entry, Mapping) and "memory" in entry:
+            memory |= dict.fromkeys(component_names(str(key)), entry["memory"])
+    return memory
 
 
 def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementError:
     if rejected:
         return PlacementError(rejected[0].diagnostics)
-    ways = " or ".join("collocated" if shape == "equal" else shape for shape in costs.shapes)
+    ways = " or ".join(_sharing_of(shape) for shape in costs.shapes)
     return PlacementError([costs.located((), no_schedule(ways, ", ".join(costs.components), total))])
 
 
@@ -364,22 +423,25 @@ def sweep(tuning: Tuning) -> Sweep:
     All other components have the sizes that are best then.
     """
     best = tuning.best.schedule.sizes
-    name = max(best, key=lambda one: best[one])
+    name = max(best, key=lambda component: best[component])
     sizes = tuning.sizes[name]
     step = -(-len(sizes) // _MOST_POINTS)
-    chosen = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]
+    shown = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]
     cluster = Cluster.of(tuning.costs, tuning.inventory)
-    curves: dict[str, list[tuple[int, float]]] = {}
-    if tuning.terms is not None and any(one.sharing == LENDING for one in tuning.ranking):
-        curves[LENDING] = []
-        for size in chosen:
-            limited = {**tuning.sizes, name: [size]}
-            fastest = LentCandidates(tuning.costs, tuning.terms, limited, cluster, tuning.accelerators).best()
-            if fastest is not None:
-                curves[LENDING].append((size.accelerators, fastest[0]))
-    for one in (one for one in tuning.ranking if one.sharing != LENDING):
-        shape = "equal" if one.sharing == "collocated" and "equal" in tuning.costs.shapes else one.sharing
-        found = [best_of_shape(tuning.costs, {**tuning.sizes, name: [size]}, cluster, shape) for size in chosen]
-        pairs = zip(chosen, found, strict=True)
-        curves[one.sharing] = [(size.accelerators, at[0]) for size, at in pairs if at is not None]
+    sharings = sorted([placement.sharing for placement in tuning.ranking], key=lambda sharing: sharing != LENDING)
+    curves: dict[str, list[tuple[int, float]]] = {sharing: [] for sharing in sharings}
+    for sharing, points in curves.items():
+        for size in shown:
+            candidate = _best_of(tuning, sharing, {**tuning.sizes, name: [size]}, cluster)
+            if candidate is not None:
+                points.append((size.accelerators, candidate.seconds))
     return Sweep(name, curves)
+
+
+def _best_of(tuning: Tuning, sharing: str, sizes: Mapping[str, list[Size]], cluster: Cluster) -> Candidate | None:
+    """Return the fastest schedule that shares accelerators like this, with these sizes."""
+    if sharing == LENDING and tuning.terms is not None:
+        return LentCandidates(tuning.costs, tuning.terms, sizes, cluster, tuning.accelerators).best()
+    if sharing == "collocated" and "equal" in tuning.costs.shapes:
+        return best_of_shape(tuning.costs, sizes, cluster, "equal")
+    return best_of_shape(tuning.costs, sizes, cluster, sharing)

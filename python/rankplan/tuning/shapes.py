@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
+from typing import NamedTuple
 
 from rankplan._core import best_schedule
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.costs import ComponentCosts, Costs, WeightSync
 from rankplan.tuning.faults import indivisible, listed_indivisible, too_far, too_large, too_many_units
 from rankplan.tuning.layout import Cluster, Network, Starts, apart
 from rankplan.tuning.schedule import Schedule, Size
@@ -18,8 +19,25 @@ MOST_UNITS = 16_384
 """Units of a search; more take minutes."""
 
 Sizes = Mapping[str, Sequence[Size]]
-Found = tuple[float, Schedule, Starts, tuple[int, int]]
-"""Seconds, the schedule, the starts of its components, parallel groups that cross a node and slots that move."""
+
+
+class Candidate(NamedTuple):
+    """A schedule and its places.
+
+    ``seconds`` are those of an iteration. ``crossing`` are the parallel groups that cross a node, ``moved`` the slots
+    that move.
+    """
+
+    seconds: float
+    schedule: Schedule
+    starts: Starts
+    crossing: int
+    moved: int
+
+    @property
+    def costs(self) -> tuple[int, int, int]:
+        """What decides between equally fast schedules; less is better, the first counts most."""
+        return self.schedule.accelerators, self.crossing, self.moved
 
 
 def possible(costs: Costs, accelerators: int, *, extrapolate: bool) -> dict[str, list[Size]]:
@@ -27,20 +45,21 @@ def possible(costs: Costs, accelerators: int, *, extrapolate: bool) -> dict[str,
 
     Raises `PlacementError` (``size-does-not-fit``) for each component without a size.
     """
-    found = {
-        name: [
-            Size(size, seconds, component.resident(size))
-            for size in range(costs.unit, accelerators + 1, costs.unit)
-            if _allowed(component, size, costs, extrapolate=extrapolate)
-            and (seconds := component.times.seconds(size)) is not None
-        ]
-        for name, component in costs.components.items()
-    }
-    if nowhere := [name for name, sizes in found.items() if not sizes]:
-        raise PlacementError(
-            costs.located(("components", name), _fits_nowhere(name, costs, accelerators)) for name in nowhere
-        )
-    return found
+    sizes: dict[str, list[Size]] = {}
+    wrong: list[Diagnostic] = []
+    for name, component in costs.components.items():
+        sizes[name] = []
+        for number in range(costs.unit, accelerators + 1, costs.unit):
+            if not _allowed(component, number, costs, extrapolate=extrapolate):
+                continue
+            seconds = component.times.seconds(number)
+            if seconds is not None:
+                sizes[name].append(Size(number, seconds, component.resident(number)))
+        if not sizes[name]:
+            wrong.append(costs.located(("components", name), _fits_nowhere(name, costs, accelerators)))
+    if wrong:
+        raise PlacementError(wrong)
+    return sizes
 
 
 def _allowed(component: ComponentCosts, size: int, costs: Costs, *, extrapolate: bool) -> bool:
@@ -75,41 +94,77 @@ def _numbers(numbers: Collection[int]) -> str:
     return ", ".join(map(str, sorted(numbers)))
 
 
-def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> Found | None:
+def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> Candidate | None:
     """Return the schedule of a shape with the lowest cost, ``None`` if none fits.
 
-    The search knows sizes, not places. It takes a level that weights cross at most, and the layout tells whether the
-    schedule keeps to it. If its sizes exceed a domain of the level, the search goes on with smaller ones.
+    The search of the core knows sizes, not places, so that it cannot tell which level of the network the weights
+    cross. It is told: each combination of levels, one for each transfer, is tried, with sizes that fit into a domain of
+    these levels. The layout then tells what the weights take. If that is more than supposed, because the sizes of a
+    sender and a receiver exceed a domain together, the search goes on without such pairs of sizes. A combination whose
+    schedule would be slower than the best one so far, even with the supposed weights, needs no layout.
     """
     network = cluster.network
     last = len(network.levels) - 1
     # The slowest level first: it limits no size, and what it finds limits the others.
     levels = range(last, -1, -1) if shape in ("disaggregated", "hybrid") else [last]
-    best: Found | None = None
+    best: Candidate | None = None
     for chosen in product(levels, repeat=len(costs.syncs)):
-        left = [_within(costs, sizes, network, chosen)]
-        while left:
-            limited = left.pop()
-            found = _solved(costs, limited, network, shape, chosen)
-            if found is None or (best is not None and not as_fast(found[0], best[0])):
+        level_of = dict(zip(costs.syncs, chosen, strict=True))
+        untried = [_within(costs, sizes, network, chosen)]
+        while untried:
+            limited = untried.pop()
+            solution = _solved(costs, limited, network, shape, chosen)
+            if solution is None:
                 continue
-            supposed, node = found
-            laid = [(*cluster.lay_out(one), one) for one in (node.filled(sizes), node)]
-            (far, *rest, _), starts, whole = fastest(laid, lambda one: one[0][0], lambda one: 0)
-            pairs = dict(zip(costs.syncs, chosen, strict=True))
-            over = [sync for part in _parts(node) for sync in apart(part, costs.syncs)]
-            seconds = supposed - sum(network.seconds(sync, pairs[sync]) for sync in over) + far
-            each = [one for one in (best, (seconds, whole, starts, (rest[0], rest[1]))) if one is not None]
-            best = fastest(each, lambda one: one[0], lambda one: (one[1].accelerators, one[3]))
-            if not as_fast(best[0], supposed):
-                for sync in over:
-                    most, size = network.levels[pairs[sync]].most, node.sizes[sync.sender]
-                    if size + node.sizes[sync.receiver] > most:
-                        left.append(kept(limited, sync.sender, most=size - 1))
-                        fewer = kept(limited, sync.receiver, most=most - size)
-                        left.append(kept(fewer, sync.sender, least=size))
-                        break
+            supposed, schedule = solution
+            if best is not None and not as_fast(supposed, best.seconds):
+                continue
+            transfers = [sync for part in _parts(schedule) for sync in apart(part, costs.syncs)]
+            supposed_weights = sum(network.seconds(sync, level_of[sync]) for sync in transfers)
+            candidate = _laid_out(schedule, sizes, cluster, supposed - supposed_weights)
+            if best is None:
+                best = candidate
+            else:
+                best = fastest([best, candidate], lambda each: each.seconds, lambda each: each.costs)
+            if not as_fast(best.seconds, supposed):
+                untried += _without_too_large_pair(schedule, limited, transfers, level_of, network)
     return best
+
+
+def _laid_out(schedule: Schedule, sizes: Sizes, cluster: Cluster, seconds: float) -> Candidate:
+    """Return a schedule in its places, or the same one on more accelerators if its weights are as fast there.
+
+    It takes these seconds without the weights between separate accelerators.
+    """
+    filled = schedule.filled(sizes)
+    placed, placed_filled = cluster.lay_out(schedule), cluster.lay_out(filled)
+    if placed_filled.score.weights <= placed.score.weights:
+        schedule, placed = filled, placed_filled
+    score = placed.score
+    return Candidate(seconds + score.weights, schedule, placed.starts, score.crossing, score.moved)
+
+
+def _without_too_large_pair(
+    schedule: Schedule,
+    sizes: Sizes,
+    transfers: Sequence[WeightSync],
+    level_of: Mapping[WeightSync, int],
+    network: Network,
+) -> list[Sizes]:
+    """Return the sizes without the first pair of a schedule that exceeds a domain together, in two parts; none if none.
+
+    The first part has fewer accelerators of the sender, the second as many or more, and a receiver that fits beside.
+    """
+    for sync in transfers:
+        most = network.levels[level_of[sync]].most
+        sender, receiver = schedule.sizes[sync.sender], schedule.sizes[sync.receiver]
+        if sender + receiver > most:
+            fewer_receivers = kept(sizes, sync.receiver, most=most - sender)
+            return [
+                kept(sizes, sync.sender, most=sender - 1),
+                kept(fewer_receivers, sync.sender, least=sender),
+            ]
+    return []
 
 
 def _parts(node: Schedule) -> Iterator[Schedule]:

@@ -41,11 +41,11 @@ class Times(ABC):
         """Return the seconds on this many accelerators, ``None`` if the component cannot run on them."""
 
     def within(self, accelerators: int) -> bool:
-        """Whether the measurements are near enough to tell; a function knows its own limits."""
+        """Whether this size is close enough to a measured one to interpolate; for a function, every size is."""
         return True
 
     def measured(self, accelerators: int) -> bool:
-        """Whether this number of accelerators was measured; a function interpolates nothing."""
+        """Whether this number of accelerators was measured; for a function, every number counts as measured."""
         return True
 
 
