@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -53,24 +54,37 @@ class Run:
     @classmethod
     def of(cls, plan: Plan, config: ReadConfig | None) -> Run:
         """Return what a plan and its config tell: the order of the roles, and the micro-batches of RLinf's configs."""
-        stages = {name: stage_of(name) for name in plan}
-        known = sorted({stage for stage in stages.values() if stage is not None})
-        after = {}
-        for name, stage in stages.items():
-            earlier = [one for one in known if stage is not None and one < stage]
-            if earlier:
-                after[name] = [other for other, its in stages.items() if its == earlier[-1]]
-        unknown = tuple(name for name, stage in stages.items() if stage is None) if len(plan) > 1 else ()
-        batches = None if config is None or config.cluster is None else batches_of(config.reader, plan)
-        return cls(after, unknown, batches or 1, _smallest(plan))
+        by_stage: dict[int, list[str]] = {}
+        unknown: list[str] = []
+        for name in plan:
+            stage = stage_of(name)
+            if stage is None:
+                unknown.append(name)
+            else:
+                by_stage.setdefault(stage, []).append(name)
+        before: dict[str, list[str]] = {}
+        for earlier, later in pairwise(sorted(by_stage)):
+            before |= dict.fromkeys(by_stage[later], by_stage[earlier])
+        after = {name: list(before[name]) for name in plan if name in before}
+        if len(plan) == 1:
+            unknown = []  # nothing comes before it, or after it
+        batches = None
+        if config is not None and config.cluster is not None:
+            batches = batches_of(config.reader, plan)
+        return cls(after, tuple(unknown), batches or 1, _least_memory(plan))
 
 
-def _smallest(plan: Plan) -> int | None:
+def _least_memory(plan: Plan) -> int | None:
     """Return the memory of the smallest accelerator of a plan's nodes, ``None`` unless all are known."""
-    devices = [(record.devices, record.num_accelerators) for _, record in plan.inventory.stretches()]
-    found = [device.memory for facts, _ in devices for device in facts]
-    complete = len(found) == sum(count for _, count in devices)
-    return min((size for size in found if size is not None), default=None) if complete and None not in found else None
+    sizes: list[int] = []
+    for _, record in plan.inventory.stretches():
+        if len(record.devices) != record.num_accelerators:
+            return None
+        for device in record.devices:
+            if device.memory is None:
+                return None
+            sizes.append(device.memory)
+    return min(sizes, default=None)
 
 
 class Use(Protocol):
@@ -105,25 +119,28 @@ def peak(plan: Plan, name: str, call: str, uses: Sequence[Use | None]) -> Peak |
                 on_device.setdefault(device, []).append(use)
     if not on_device:
         return None
-    device, found = max(on_device.items(), key=lambda item: _sum(use.reserved for use in item[1]) or 0)
-    reserved, kept = _sum(use.reserved for use in found) or 0, _sum(use.kept for use in found)
-    used = max((use.used for use in found if use.used is not None), default=None)
-    total = max((use.total for use in found if use.total is not None), default=None)
+    reserved_on = {device: _sum(use.reserved for use in uses) or 0 for device, uses in on_device.items()}
+    fullest = max(reserved_on, key=lambda device: reserved_on[device])
+    reserved = reserved_on[fullest]
+    on_fullest = on_device[fullest]
+    kept = _sum(use.kept for use in on_fullest)
+    used = max((use.used for use in on_fullest if use.used is not None), default=None)
+    total = max((use.total for use in on_fullest if use.total is not None), default=None)
     if used is not None and total is not None:
-        # As at the peak, with the other processes as they are now.
+        # The driver counts what is in use now, with `kept` of these processes; at their peak, that was `reserved`.
         used = None if kept is None else min(used + reserved - kept, total)
     accelerators, sizes, memory = stated_of(component)
     return Peak(
         call,
         accelerators,
-        reserved,
-        _sum(use.allocated for use in found),
-        used,
-        total,
-        sizes,
-        memory,
-        None if component.memory is None else component.memory.length,
-        _others(_users(plan)[device], name),
+        reserved=reserved,
+        allocated=_sum(use.allocated for use in on_fullest),
+        used=used,
+        of=total,
+        parallel=sizes,
+        memory=memory,
+        length=None if component.memory is None else component.memory.length,
+        beside=_others(_users(plan)[fullest], name),
     )
 
 
@@ -150,10 +167,10 @@ def driver_peaks(plan: Plan, call: str, used: Mapping[tuple[int, int], DriverPea
         accelerators, sizes, memory = stated_of(component)
         length = None if component.memory is None else component.memory.length
         for company, counted in by_company.items():
-            complete = [one for one in counted if one is not None]
-            if len(complete) < len(counted):
+            known = [driver_peak for driver_peak in counted if driver_peak is not None]
+            if len(known) < len(counted):
                 continue
-            most = max(complete, key=lambda one: one.used)
+            most = max(known, key=lambda driver_peak: driver_peak.used)
             peak = Peak(
                 call,
                 accelerators,
@@ -192,7 +209,7 @@ def check_addable(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 
 
-def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> None:
+def add_measurements(path: Path, measured: Mapping[str, Measurement], run: Run) -> None:
     """Add measurements to a costs file, which is created if it does not exist; comments in it are lost.
 
     A number that was measured before is replaced; whatever else the file states about an iteration stays. Memory is in
@@ -206,39 +223,58 @@ def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> 
         content |= load_config(path).to_dict()
     components = content.setdefault("components", {})
     content["components"] = content.pop("components")  # last, as in the guide
-    for name, one in found.items():
-        entry = components.setdefault(name, {})
-        if one.seconds is not None:
-            _add(entry, "seconds", one.accelerators, one.seconds)
-        for peak in one.peaks:
-            own_bytes = peak.reserved if peak.beside else peak.reserved or peak.used
-            if own_bytes is not None:
-                _add(entry, "memory", one.accelerators, own_bytes / 2**30)
-            others = [other for other in entry.get("peak", ()) if not _same(other, peak.plain())]
-            entry["peak"] = [*others, peak.plain()]
-        if one.parallel.stated:
-            sizes = one.parallel.plain()
-            entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
+    for name, measurement in measured.items():
+        _add_component(components.setdefault(name, {}), measurement)
     if not content["after"]:
-        known = {name: [other for other in before if other in components] for name, before in run.after.items()}
-        content["after"] = {name: before for name, before in known.items() if before and name in components}
+        content["after"] = _order_of(components, run)
     if not content["after"]:
         del content["after"]
     write_whole(path, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))
 
 
+def _add_component(entry: dict[str, Any], measurement: Measurement) -> None:
+    """Add the measurement of a component to its entry."""
+    accelerators = measurement.accelerators
+    if measurement.seconds is not None:
+        _add(entry, "seconds", accelerators, measurement.seconds)
+    for peak in measurement.peaks:
+        size = peak.reserved
+        if not size and not peak.beside:
+            size = peak.used  # nothing else is on the accelerator
+        if size is not None:
+            _add(entry, "memory", accelerators, size / 2**30)
+        others = [other for other in entry.get("peak", ()) if not _same(other, peak.plain())]
+        entry["peak"] = [*others, peak.plain()]
+    if measurement.parallel.stated:
+        sizes = measurement.parallel.plain()
+        sizes.pop("dp", None)  # it changes with the accelerators
+        entry.setdefault("parallel", sizes)
+
+
+def _order_of(components: Collection[str], run: Run) -> dict[str, list[str]]:
+    """Return what a run tells about the order of these components."""
+    after: dict[str, list[str]] = {}
+    for name, others in run.after.items():
+        before = [other for other in others if other in components]
+        if before and name in components:
+            after[name] = before
+    return after
+
+
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two peaks are of the same call and settings."""
-    return all(
-        one.get(key) == other.get(key) for key in (one.keys() | other.keys()) - {"reserved", "allocated", "used"}
-    )
+    settings = (one.keys() | other.keys()) - {"reserved", "allocated", "used"}
+    return all(one.get(key) == other.get(key) for key in settings)
 
 
 def _add(entry: dict[str, Any], key: str, accelerators: int, value: float) -> None:
     """Add a number to the points of an entry; a number for all sizes makes way for measured ones."""
-    stated = entry.get(key)
-    points = {as_int(size) or int(size): known for size, known in stated.items()} if isinstance(stated, dict) else {}
-    entry[key] = dict(sorted({**points, accelerators: _rounded(value)}.items()))
+    before = entry.get(key)
+    points: dict[int, float] = {}
+    if isinstance(before, dict):
+        points = {as_int(size) or int(size): number for size, number in before.items()}
+    points[accelerators] = _rounded(value)
+    entry[key] = dict(sorted(points.items()))
 
 
 def _rounded(value: float) -> float:
