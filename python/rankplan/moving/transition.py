@@ -28,6 +28,8 @@ from rankplan.moving.senders import HOST, STORAGE, Delivery, Distances, Sender, 
 from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware, deserted, side_after
 from rankplan.moving.steps import Hold, Ordered, Step
 from rankplan.moving.times import step_seconds
+from rankplan.plans.component import Component as PlanComponent
+from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int
 
@@ -243,17 +245,18 @@ def transition(
     old = {name: Side.of(component, nodes) for name, component in before.items()}
     new = {name: side_after(old.get(name), component, new_nodes) for name, component in after.items()}
     check_alive(side.with_dead(dead) for side in new.values())
+    # Most slots stay; what follows looks only at the others.
     unchanged = {name: unchanged_slots(old.get(name), new.get(name)) for name in dict.fromkeys([*before, *after])}
-    freed = [node for node in nodes if node < 0]
+    freed = [node for node in nodes if node < 0]  # only the plan before has them
     if freed:
         dead |= deserted(old, new, unchanged)
         distances = distances.with_freed(before.inventory, after.inventory, freed)
     old = {name: side.with_dead(dead) for name, side in old.items()}
     namings: dict[str, Naming] = {}
     if names == FREE:
-        sides, after, namings = _named(old, new, unchanged, after, new_nodes)
-        unchanged |= {name: unchanged_slots(old[name], side) for name, side in sides.items()}
-        new |= sides
+        renumbered, after, namings = _named(old, new, unchanged, after, new_nodes)
+        new |= renumbered
+        unchanged |= {name: unchanged_slots(old[name], side) for name, side in renumbered.items()}
     changes = {name: changes_of(old.get(name), new.get(name), slots) for name, slots in unchanged.items()}
     return _Solving(before, after, changes, namings, stated, distances, least).transition()
 
@@ -261,31 +264,40 @@ def transition(
 def _check_same_job(before: Plan, after: Plan) -> None:
     """Raise `PlacementError` (``other-job``) for plans that are not of one job."""
     differences: list[Diagnostic] = []
+    common = [name for name in before if name in after]
     if before.dialect is not None and after.dialect is not None and before.dialect != after.dialect:
         differences.append(faults.other_dialect(before.dialect, after.dialect))
-    elif (before or after) and not set(before) & set(after):
+    elif (before or after) and not common:
         differences.append(faults.nothing_in_common(list(before), list(after)))
-    for name in (name for name in before if name in after):
-        old, new = before[name].memory, after[name].memory
-        if old is None or new is None:
-            if old is not new:
-                differences.append(faults.other_use(name, *(_use(memory) for memory in (old, new))))
-        elif old.kind != new.kind or (old.training, old.engine) != (new.training, new.engine):
-            differences.append(faults.other_use(name, _use(old), _use(new)))
-        elif (old.model, old.params) != (new.model, new.params):
-            differences.append(faults.other_model(name, *(_model_name(memory) for memory in (old, new))))
+    for name in common:
+        difference = _other_memory(name, before[name].memory, after[name].memory)
+        if difference is not None:
+            differences.append(difference)
     if differences:
         raise PlacementError(differences)
 
 
-def _use(memory: Any) -> str:
+def _other_memory(name: str, old: MemorySettings | None, new: MemorySettings | None) -> Diagnostic | None:
+    """Return the fault of a component that does something else in the plan after, or with another model."""
+    if old is None and new is None:
+        return None
+    if old is None or new is None:
+        return faults.other_use(name, _use(old), _use(new))
+    if (old.kind, old.training, old.engine) != (new.kind, new.training, new.engine):
+        return faults.other_use(name, _use(old), _use(new))
+    if (old.model, old.params) != (new.model, new.params):
+        return faults.other_model(name, _model_name(old), _model_name(new))
+    return None
+
+
+def _use(memory: MemorySettings | None) -> str:
     if memory is None:
         return "of unknown memory"
     framework = memory.training or memory.engine
     return f"{memory.kind}: {framework}" if framework else memory.kind
 
 
-def _model_name(memory: Any) -> str:
+def _model_name(memory: MemorySettings) -> str:
     if memory.model is not None:
         return str(memory.model.name)
     return "an unknown model" if memory.params is None else f"{memory.params:g} parameters"
@@ -295,15 +307,17 @@ def _named(
     old: Mapping[str, Side], new: Mapping[str, Side], unchanged: Mapping[str, RankSet], after: Plan, nodes: list[Node]
 ) -> tuple[dict[str, Side], Plan, dict[str, Naming]]:
     """Return the components whose data groups get other numbers, the plan after with them, and all numbers."""
-    namings, changed = dict[str, Naming](), {}
+    namings: dict[str, Naming] = {}
+    renumbered: dict[str, PlanComponent] = {}
     for name, side in new.items():
-        if name in old and not _same_rows(old[name], side):
-            component, namings[name] = named(old[name], side, unchanged[name])
-            if component is not side.component:
-                changed[name] = component
-    if changed:
-        after = after.placed(after.inventory, [changed.get(name, component) for name, component in after.items()])
-    return {name: Side.of(after[name], nodes) for name in changed}, after, namings
+        if name not in old or _same_rows(old[name], side):
+            continue
+        component, namings[name] = named(old[name], side, unchanged[name])
+        if component is not side.component:
+            renumbered[name] = component
+    if renumbered:
+        after = after.placed(after.inventory, [renumbered.get(name, component) for name, component in after.items()])
+    return {name: Side.of(after[name], nodes) for name in renumbered}, after, namings
 
 
 def _same_rows(old: Side, new: Side) -> bool:
@@ -353,8 +367,13 @@ class _Solving:
         distances: Distances,
         serving: int,
     ) -> None:
-        self._before, self._after, self._changes = before, after, changes
-        self._namings, self._costs, self._distances, self._serving = namings, costs, distances, serving
+        self._before = before
+        self._after = after
+        self._changes = changes
+        self._namings = namings
+        self._costs = costs
+        self._distances = distances
+        self._serving = serving
         self._sizes = Sizes(before.inventory, after.inventory)
         rests_before, rests_after = resting(before), resting(after)
         self._components: dict[str, Component] = {}
@@ -561,10 +580,11 @@ class _Solving:
             self._after.inventory.node(change.after.place.node).name,
             None if accelerator is None else accelerator[1],
         )
-        size = of = None
-        if component.after.keeper.known:
-            size, of = round(received.get((name, change.after.number), 0)), component.new_amounts.held(change.after)
-        return SlotMove(name, change.after.number, change.kind, was, to, size, of)
+        number = change.after.number
+        if not component.after.keeper.known:
+            return SlotMove(name, number, change.kind, was, to, None, None)
+        size = round(received.get((name, number), 0))
+        return SlotMove(name, number, change.kind, was, to, size, component.new_amounts.held(change.after))
 
     def _kept(self, received: Mapping[tuple[str, int], Bytes]) -> int | None:
         """Return the bytes of the plan after that are already on their devices."""
@@ -608,8 +628,9 @@ def _planned(steps: Iterable[Step], seconds: Mapping[str, Seconds]) -> tuple[Pla
 
 def _sizes(component: Component) -> tuple[int, int]:
     """Return the number of slots before and after."""
-    before, after = component.before, component.after
-    return 0 if before is None else before.count, 0 if after is None else after.count
+    before = 0 if component.before is None else component.before.count
+    after = 0 if component.after is None else component.after.count
+    return before, after
 
 
 def _stored(deliveries: Iterable[Delivery]) -> Bytes:
