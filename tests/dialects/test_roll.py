@@ -725,6 +725,9 @@ def test_a_pinned_plan_takes_the_nodes_that_roll_can_have() -> None:
     ) as few:
         roll.plan(config, held.without(["n4/0"]), pinned=True)
     assert few.value.help == "use accelerators up to 3, or a larger cluster, or wait for other jobs"
+    beyond = config | {"a": {"device_mapping": "list(range(0,20))"}}
+    with pytest.raises(PlacementError, match="only 1 node of the cluster has"):  # the node without accelerators is none
+        roll.plan(beyond, held.without(["n1", "n4/0"]), pinned=True)
     ranked = [
         one | {"ranks": rank, "accelerators": 4, "labels": {"NODE_RANK": str(rank)}} for rank, one in enumerate(nodes)
     ]

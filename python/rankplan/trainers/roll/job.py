@@ -199,7 +199,8 @@ class RollJob(Job):
         if not marked:
             return
         each = inventory.node(marked[0]).num_accelerators
-        free_nodes = inventory.num_nodes - len(marked)
+        without_accelerators = inventory.core.nodes_by_size().get(0, RankSet())
+        free_nodes = inventory.num_nodes - len(without_accelerators) - len(marked)
         states_devices = self.highest is not None
         fault = faults.nodes_not_free(inventory.num_nodes, each, free_nodes, states_devices=states_devices)
         highest = [role.where for role in self.roles if role.devices and role.highest == self.highest]
