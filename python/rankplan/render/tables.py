@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, groupby, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankplan._core import CLUSTER, WHOLE_NODE, Pattern, Placement, RankSet
@@ -116,7 +117,8 @@ def _folded(plan: Plan, needs: ProcessNeeds | None) -> Table:
     columns = "ranks", "nodes", "ranks per node#", "uses", "see", "node group"
     result = table("component", *columns, *_more(plan, needs))
     for component, rows in plan.items():
-        folds = [(cells, list(nodes)) for cells, nodes in groupby(_nodes(plan.inventory, rows, needs), _cells_of)]
+        by_cells = groupby(_nodes(plan.inventory, rows, needs), key=attrgetter("cells"))
+        folds = [(cells, list(nodes)) for cells, nodes in by_cells]
         for cells, nodes in folds[:MOST_ROWS]:
             ranks = RankSet(chain.from_iterable(chain.from_iterable(node.ranks for node in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
@@ -132,10 +134,6 @@ class _Node(NamedTuple):
     cells: tuple[str, ...]
     rank: int
     ranks: list[range]
-
-
-def _cells_of(node: _Node) -> tuple[str, ...]:
-    return node.cells
 
 
 def _nodes(inventory: Inventory, component: Component, needs: ProcessNeeds | None) -> Iterator[_Node]:
@@ -231,7 +229,7 @@ def weights_table(weights: WeightMap) -> Table:
     result = table(f"{weights.sender.name}#", "node#", "sends to", "nodes", "where")
     for slot, receivers in enumerate(weights):
         node, _ = weights.sender.layout.place(slot)
-        nodes = _receiver_nodes(weights, receivers)
+        nodes = RankSet(_receiver_nodes(weights, receivers))
         where = Counter(_near(weights, slot, receiver) for receiver in receivers)
         result.add_row(str(slot), str(node), _ranks(RankSet(receivers)), str(nodes) or "-", _counts(where))
     return result
@@ -262,7 +260,7 @@ class _SenderNode(NamedTuple):
     rank: int
     senders: list[int]
     receivers: list[int]
-    receiver_nodes: RankSet
+    receiver_nodes: set[int]
     receivers_each: tuple[int, ...]
     where: tuple[tuple[str, int], ...]
 
@@ -279,19 +277,21 @@ def _senders(weights: WeightMap) -> Iterator[_SenderNode]:
         senders = list(slots)
         receivers: list[int] = []
         counts = set[int]()
-        where = Counter[str]()
+        nearness: list[str] = []
         for sender in senders:
             of_sender = weights[sender]
             receivers += of_sender
             counts.add(len(of_sender))
-            where.update(_near(weights, sender, receiver) for receiver in of_sender)
+            nearness += [_near(weights, sender, receiver) for receiver in of_sender]
         nodes = _receiver_nodes(weights, receivers)
-        yield _SenderNode(node, senders, receivers, nodes, tuple(sorted(counts)), tuple(sorted(where.items())))
+        where = tuple(sorted(Counter(nearness).items()))
+        yield _SenderNode(node, senders, receivers, nodes, tuple(sorted(counts)), where)
 
 
-def _receiver_nodes(weights: WeightMap, receivers: Iterable[int]) -> RankSet:
+def _receiver_nodes(weights: WeightMap, receivers: Iterable[int]) -> set[int]:
     """Return the nodes of receivers."""
-    return RankSet({weights.receiver.layout.place(receiver)[0] for receiver in receivers})
+    place = weights.receiver.layout.place
+    return {place(receiver)[0] for receiver in receivers}
 
 
 def _near(weights: WeightMap, sender: int, receiver: int) -> str:
