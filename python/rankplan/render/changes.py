@@ -9,8 +9,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.arranging.faults import requests_lost
@@ -101,34 +101,58 @@ class Block:
         return before.sight(), after.sight()
 
 
+class _Step(NamedTuple):
+    """What decides whether a move is in one block with the move before it.
+
+    ``kind`` is the same for all moves of a block: in a block, ranks are consecutive, and either all processes stay in
+    their places or all move. The places ascend.
+    """
+
+    kind: tuple[Any, ...]
+    before: tuple[Any, ...]
+    after: tuple[Any, ...]
+
+    def continues(self, last: _Step) -> bool:
+        """Return whether the move belongs to the block of the last one."""
+        return self.kind == last.kind and self.before >= last.before and self.after >= last.after
+
+
+def _step(index: int, move: Move) -> _Step:
+    old_kind, old = _kind_and_place(move.before)
+    new_kind, new = _kind_and_place(move.after)
+    kind = (move.component, move.rank - index, old == new, move.in_place, move.replaced, old_kind, new_kind)
+    return _Step(kind, old, new)
+
+
 def blocks(found: PlanDiff) -> Iterator[Block]:
     """Yield the processes that change, in blocks."""
-    names = [{node: plan.inventory.node(node).name for node in found.replaced} for plan in (found.before, found.after)]
-    held: list[Move] = []
-    last: tuple[Any, ...] = ()
+    old_names = {node: found.before.inventory.node(node).name for node in found.replaced}
+    new_names = {node: found.after.inventory.node(node).name for node in found.replaced}
+    moves: list[Move] = []
+    last: _Step | None = None
     for index, move in enumerate(found.moves()):
-        (old_kind, old), (new_kind, new) = _kind_and_place(move.before), _kind_and_place(move.after)
-        # In a block, ranks are consecutive, and either all processes stay in their places or all move.
-        kind = move.component, move.rank - index, old == new, move.in_place, move.replaced, old_kind, new_kind
-        if held and (kind != last[0] or old < last[1] or new < last[2]):
-            yield _block(names, held)
-            held = []
-        held.append(move)
-        last = kind, old, new
-    if held:
-        yield _block(names, held)
+        step = _step(index, move)
+        if last is not None and not step.continues(last):
+            yield _block(moves, old_names, new_names)
+            moves = []
+        moves.append(move)
+        last = step
+    if moves:
+        yield _block(moves, old_names, new_names)
 
 
-def _block(names: Sequence[Mapping[int, str]], moves: Sequence[Move]) -> Block:
-    before = _side([(move.before, move.was) for move in moves], names[0])
-    after = _side([(move.after, move.now) for move in moves], names[1])
+def _block(moves: Sequence[Move], old_names: Mapping[int, str], new_names: Mapping[int, str]) -> Block:
+    before = _side([move.before for move in moves], [move.was for move in moves], old_names)
+    after = _side([move.after for move in moves], [move.now for move in moves], new_names)
     ranks = RankSet(range(moves[0].rank, moves[-1].rank + 1))
     return Block(moves[0].component, ranks, before, after, moves[0].in_place)
 
 
-def _side(places: Sequence[tuple[Placement | None, Sequence[Coordinates]]], names: Mapping[int, str]) -> Side | None:
+def _side(
+    places: Sequence[Placement | None], coordinates: Sequence[Sequence[Coordinates]], names: Mapping[int, str]
+) -> Side | None:
     """Return one side of a block with these rows and coordinates; ``names`` are those of other machines."""
-    rows = [row for row, _ in places if row is not None]
+    rows = [row for row in places if row is not None]
     if not rows:
         return None
     nodes: dict[int, list[int]] = {}
@@ -136,16 +160,17 @@ def _side(places: Sequence[tuple[Placement | None, Sequence[Coordinates]]], name
         nodes.setdefault(row.cluster_node_rank, [])
         for node, index in row.devices:
             nodes.setdefault(node, []).append(index)
-    slots = [slot for _, coordinates in places for slot in coordinates]
+    slots = list(chain.from_iterable(coordinates))
+    kinds = slots[0] if slots else ()
     return Side(
-        rows[0].resource_type,
-        rows[0].node_group_label,
-        rows[0].accelerator_type,
-        rows[0].visibility,
-        {node: RankSet(indices) for node, indices in nodes.items()},
-        tuple(dict.fromkeys(device for row in rows for device in row.visible_accelerators)),
-        {kind: RankSet({slot[kind] for slot in slots}) for kind in (slots[0] if slots else ())},
-        {node: names[node] for node in nodes if node in names},
+        resource=rows[0].resource_type,
+        node_group=rows[0].node_group_label,
+        accelerator_type=rows[0].accelerator_type,
+        visibility=rows[0].visibility,
+        nodes={node: RankSet(indices) for node, indices in nodes.items()},
+        sees=tuple(dict.fromkeys(device for row in rows for device in row.visible_accelerators)),
+        coordinates={kind: RankSet({slot[kind] for slot in slots}) for kind in kinds},
+        names={node: names[node] for node in nodes if node in names},
     )
 
 
