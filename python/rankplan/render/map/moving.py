@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from html import escape
 from typing import NamedTuple
 
 from rankplan.moving.changes import LOST, MOVE, RENAME, RESHAPE, RESTART, START, STAY, STOP
 from rankplan.moving.sides import Node, Place
-from rankplan.moving.transition import Transition
+from rankplan.moving.transition import PlannedStep, Transition
 from rankplan.render.map.text import clean
 from rankplan.render.moving import answer_line, gigabytes, summary_lines
 from rankplan.words import counted
 
 MOST_NODES = 32
 """Nodes that the map shows: those where something changes first."""
+_MOST_STEPS = 512
 
 _COLORS = {
     STAY: "#dddddd",
@@ -76,27 +77,23 @@ def moving_svg(transition: Transition, title: str) -> str:
     nodes = _nodes(transition, before, after)
     shown = nodes[:MOST_NODES]
     widest = max((index + 1 for node, index in (*before, *after) if node in shown), default=1)
-    legend = [kind for kind in _COLORS if any(bar.kind == kind for cells in (before, after) for bar in _bars(cells))]
     block = widest * (_CELL + _GAP)
-    width = _LEFT + 2 * block + _BETWEEN + 12
-    parts = [_text(16, 26, title, "strong"), _text(16, 46, answer_line(transition), "soft")]
-    left = 16
-    for kind in legend:
-        parts.append(f'<rect class="bar" x="{left}" y="58" width="16" height="12" rx="2" fill="{_COLORS[kind]}"/>')
-        parts.append(_text(left + 22, 68, _MEANING[kind]))
-        left += 22 + 7 * len(_MEANING[kind]) + 20
-    width = max(width, left)
-    for offset, name in ((_LEFT, "before"), (_LEFT + block + _BETWEEN, "after")):
-        parts.append(_text(offset, _TOP, name, "strong"))
+    sides = {_LEFT: before, _LEFT + block + _BETWEEN: after}
+    legend, legend_end = _legend({bar.kind for cells in (before, after) for bar in _bars(cells)})
+    width = max(_LEFT + 2 * block + _BETWEEN + 12, legend_end)
+    parts = [_text(16, 26, title, "strong"), _text(16, 46, answer_line(transition), "soft"), *legend]
+    for left, name in zip(sides, ("before", "after"), strict=True):
+        parts.append(_text(left, _TOP, name, "strong"))
     top = _TOP + 10
     for node in shown:
-        lanes = max(len(bars) for cells in (before, after) for bars in _of_node(cells, node, widest)) or 1
+        columns = {left: _of_node(cells, node, widest) for left, cells in sides.items()}
+        lanes = max(len(bars) for cells in columns.values() for bars in cells) or 1
         height = 20 + lanes * (_BAR + 2) + 4
         parts.append(f'<rect class="card" x="8" y="{top}" width="{width - 16}" height="{height}" rx="6"/>')
         parts.append(_text(16, top + 20, clean(transition.node_name(node)), "strong"))
-        for offset, cells in ((_LEFT, before), (_LEFT + block + _BETWEEN, after)):
-            for index, bars in enumerate(_of_node(cells, node, widest)):
-                parts += _cell(offset + index * (_CELL + _GAP), top + 4, index, bars, height - 8)
+        for left, cells in columns.items():
+            for index, bars in enumerate(cells):
+                parts += _cell(left + index * (_CELL + _GAP), top + 4, index, bars, height - 8)
         top += height + 8
     if len(nodes) > len(shown):
         parts.append(_text(16, top + 14, f"and {counted(len(nodes) - len(shown), 'more node')}", "soft"))
@@ -107,16 +104,23 @@ def moving_svg(transition: Transition, title: str) -> str:
     return "\n".join([head, f"<style>{_STYLE}</style>", page, *parts, "</svg>\n"])
 
 
+def _legend(kinds: Collection[str]) -> tuple[list[str], int]:
+    """Return the colors of the kinds of slots with their meanings, in a row, and where it ends."""
+    parts: list[str] = []
+    left = 16
+    for kind, color in _COLORS.items():
+        if kind in kinds:
+            parts.append(f'<rect class="bar" x="{left}" y="58" width="16" height="12" rx="2" fill="{color}"/>')
+            parts.append(_text(left + 22, 68, _MEANING[kind]))
+            left += 22 + 7 * len(_MEANING[kind]) + 20
+    return parts, left
+
+
 def moving_page(transition: Transition, title: str) -> str:
     """Return the map of a transition as an HTML page, with its summary and its steps."""
     lines = "\n".join(f"<li>{escape(clean(line))}</li>" for line in summary_lines(transition))
-    steps = "\n".join(
-        f"<li><b>{escape(clean(step.id))}</b>"
-        + (f" after {escape(clean(', '.join(step.needs)))}" if step.needs else "")
-        + "</li>"
-        for step in transition.steps[:512]
-    )
-    more = len(transition.steps) - 512
+    steps = "\n".join(map(_step_item, transition.steps[:_MOST_STEPS]))
+    more = len(transition.steps) - _MOST_STEPS
     rest = f"<p>and {counted(more, 'step')} more</p>" if more > 0 else ""
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(clean(title))}</title>\n'
@@ -124,6 +128,11 @@ def moving_page(transition: Transition, title: str) -> str:
         "background:#fff;color:#1b1f24}svg{max-width:100%;height:auto}</style>\n"
         f"<ul>\n{lines}\n</ul>\n{moving_svg(transition, title)}<h2>Steps</h2>\n<ol>\n{steps}\n</ol>\n{rest}</html>\n"
     )
+
+
+def _step_item(step: PlannedStep) -> str:
+    needs = f" after {escape(clean(', '.join(step.needs)))}" if step.needs else ""
+    return f"<li><b>{escape(clean(step.id))}</b>{needs}</li>"
 
 
 def _cells(transition: Transition) -> tuple[Cells, Cells]:
