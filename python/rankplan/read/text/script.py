@@ -357,13 +357,14 @@ def _slurm(text: str, offset: int = 0) -> dict[str, Value]:
     """Return the variables that sbatch sets as a script asks it to, whose text is at an offset of the sources."""
     variables: dict[str, Value] = {}
     for line in _SBATCH.finditer(text):
-        for one in sbatch_options(line[0]):
-            names = next((names for options, names in _SLURM.items() if one.name in options), ())
-            number = re.search(r"(?:^|:)([0-9]+)$", one.value)
+        for option in sbatch_options(line[0]):
+            names = next((names for options, names in _SLURM.items() if option.name in options), ())
+            number = re.search(r"(?:^|:)([0-9]+)$", option.value)
             if number is not None:
-                start = offset + line.start() + one.at + number.start(1)
-                option = Cause(f"`#SBATCH {re.split('[=0-9 ]', line[0][one.start :])[0]}`", start)
-                piece = Piece(number[1], start, start + len(number[1]), assumed=option)
+                start = offset + line.start() + option.at + number.start(1)
+                flag = re.split("[=0-9 ]", line[0][option.start :])[0]
+                cause = Cause(f"`#SBATCH {flag}`", start)
+                piece = Piece(number[1], start, start + len(number[1]), assumed=cause)
                 variables |= dict.fromkeys(names, (piece,))
     return variables
 
@@ -412,8 +413,8 @@ def _is_job(started: _Started) -> bool:
 
 def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) -> _Started:
     """Return the command that starts the job. Raises `PlacementError` if there is none."""
-    jobs = [one for one in found if _is_job(one)] or _beside_parts(found)
-    chosen = max(jobs or found, key=lambda one: one.size, default=None)
+    jobs = [started for started in found if _is_job(started)] or _beside_parts(found)
+    chosen = max(jobs or found, key=lambda started: started.size, default=None)
     if chosen is None or not (chosen.size or jobs):
         raise PlacementError([_nothing(found, origin)])
     if not jobs:
@@ -708,27 +709,31 @@ def _hydra_config(started: _Started, lines: Sources, warnings: list[Diagnostic])
 
     The configs that a program brings itself are known: its values that are not stated have the usual defaults.
     """
-    folders, names, beside = (
-        list(_options(started.command, lines, options)) for options in (_FOLDERS, _NAMES, _FOLDERS_BESIDE)
-    )
-    told = [*folders[-1:], *names[-1:]]
-    if any(_UNKNOWN in value for value, _, _ in told):
+    # The last of several flags counts.
+    folder, _ = _last_option(started.command, lines, _FOLDERS)
+    name, name_place = _last_option(started.command, lines, _NAMES)
+    if _UNKNOWN in (folder or "") or _UNKNOWN in (name or ""):
         return None  # a run decides it
-    options = HydraOptions(
-        folders[-1][0] if folders else None,
-        names[-1][0] if names else None,
-        tuple(value for value, _, _ in beside if _UNKNOWN not in value),
-    )
+    beside = tuple(value for value, _, _ in _options(started.command, lines, _FOLDERS_BESIDE) if _UNKNOWN not in value)
+    options = HydraOptions(folder, name, beside)
     program = started.program
     config = loaded_config(program.name, program.place.file, started.command.folder, options)
-    if config is None or config.file is not None:
-        return None if config is None else config.file
+    if config is None:
+        return None
+    if config.file is not None:
+        return config.file
     in_usual_folder = options.folder is None or FilePath(options.folder).name == "config"
     is_own = in_usual_folder and config.name.removesuffix(".yaml") in program.configs
     if not is_own:
-        place = names[-1][1] if names else program.place
+        place = program.place if name_place is None else name_place
         warnings.append(place.of(no_config(config.name, program.name)))
     return None
+
+
+def _last_option(command: Command, lines: Sources, flags: Sequence[str]) -> tuple[str, Place] | tuple[None, None]:
+    """Return the value of the last of these flags, and its place, if the command has any."""
+    options = list(_options(command, lines, flags))
+    return options[-1][:2] if options else (None, None)
 
 
 def _ignored(token: _Token, started: _Started) -> Diagnostic:
@@ -737,8 +742,11 @@ def _ignored(token: _Token, started: _Started) -> Diagnostic:
 
 def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:
     """Return the first key to which another command gives another value."""
-    mine = {token.key: token.value for token in tokens}
-    return next((one.key for one in other.tokens if one.key in mine and mine[one.key] != one.value), None)
+    values = {token.key: token.value for token in tokens}
+    for token in other.tokens:
+        if token.key in values and values[token.key] != token.value:
+            return token.key
+    return None
 
 
 def _lost(command: Command, chosen: _Started, sources: Sources) -> Iterator[Diagnostic]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from rankplan.read.text.shell.parse import Block, Simple
+from rankplan.read.text.shell.parse import Block, Simple, Statement
 from rankplan.read.text.shell.words import Expansion, Word
 
 _MOST_HOSTS = 4096
@@ -79,20 +79,32 @@ def joined_array(commands: Block) -> JoinedArray | None:
     """Return the array that ``IFS=,; echo "${nodes[*]}"`` joins, ``None`` for other commands."""
     if len(commands) != 2:
         return None
-    first, last = commands
-    if not isinstance(first, Simple) or not isinstance(last, Simple):
+    separator = _separator(commands[0])
+    array = _echoed_array(commands[1])
+    if separator is None or array is None:
         return None
-    if first.words or len(first.assignments) != 1 or last.assignments or len(last.words) != 2:
+    return JoinedArray(array._replace(operator="", elements=True), separator[:1])
+
+
+def _separator(statement: Statement) -> str | None:
+    """Return the text that ``IFS=text`` sets, ``None`` for any other command."""
+    if not isinstance(statement, Simple) or statement.words or len(statement.assignments) != 1:
         return None
-    between = first.assignments[0]
-    is_separator = between.name == "IFS" and isinstance(between.value, Word) and not between.append
-    array = last.words[1].parts[0] if len(last.words[1].parts) == 1 else None
-    if not is_separator or last.words[0].literal != "echo" or not isinstance(array, Expansion):
+    assignment = statement.assignments[0]
+    if assignment.name != "IFS" or assignment.append or not isinstance(assignment.value, Word):
         return None
-    text = between.value.literal if isinstance(between.value, Word) else None
-    if text is None or array.operator != "*" or array.name in ("@", "*"):
+    return assignment.value.literal
+
+
+def _echoed_array(statement: Statement) -> Expansion | None:
+    """Return the array of ``echo "${array[*]}"``, ``None`` for any other command."""
+    if not isinstance(statement, Simple) or statement.assignments or len(statement.words) != 2:
         return None
-    return JoinedArray(array._replace(operator="", elements=True), text[:1])
+    command, word = statement.words
+    part = word.parts[0] if len(word.parts) == 1 else None
+    if command.literal != "echo" or not isinstance(part, Expansion):
+        return None
+    return part if part.operator == "*" and part.name not in ("@", "*") else None
 
 
 def _name_of(word: Word) -> str | None:
