@@ -31,24 +31,23 @@ def write(draft: Draft) -> str:
     levels = [{"nodeLabel": level_key(draft, level)} for level in inventory.levels if level != HOSTNAME]
     by_key: dict[str, dict[str, int]] = {}
     for kind, number in _healthy(inventory).items():
-        if (key := resource_key(draft, kind)) is not None:
+        key = resource_key(draft, kind)
+        if key is not None:
             by_key.setdefault(key, {})[kind.lower().replace("_", "-")] = number
     flavors = [name for names in by_key.values() for name in names]
     names = " and ".join(f"{_TYPE_LABEL}: {name}" for name in flavors)
     draft.notes.append(f"replace the node labels of the flavors ({names}) by labels that your nodes have")
     draft.notes.append("the quota has accelerators only; add cpu and memory if pods ask for them")
-    documents = [
-        _object("Topology", _NAME, {"levels": [*levels, {"nodeLabel": HOSTNAME}]}),
-        *(
-            _object("ResourceFlavor", name, {"nodeLabels": {_TYPE_LABEL: name}, "topologyName": _NAME})
-            for name in flavors
-        ),
-        _object("ClusterQueue", _NAME, {"namespaceSelector": {}, "resourceGroups": [_quota(by_key)] if by_key else []}),
-        _object("LocalQueue", draft.options.queue or draft.options.name, {"clusterQueue": _NAME}),
-    ]
+    documents = [_object("Topology", _NAME, {"levels": [*levels, {"nodeLabel": HOSTNAME}]})]
+    for name in flavors:
+        flavor = {"nodeLabels": {_TYPE_LABEL: name}, "topologyName": _NAME}
+        documents.append(_object("ResourceFlavor", name, flavor))
+    quotas = [_quota(by_key)] if by_key else []
+    documents.append(_object("ClusterQueue", _NAME, {"namespaceSelector": {}, "resourceGroups": quotas}))
+    local_queue = _object("LocalQueue", draft.options.queue or draft.options.name, {"clusterQueue": _NAME})
     if draft.options.namespace is not None:
-        documents[-1]["metadata"]["namespace"] = draft.options.namespace
-    return documents_text(documents)
+        local_queue["metadata"]["namespace"] = draft.options.namespace
+    return documents_text([*documents, local_queue])
 
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

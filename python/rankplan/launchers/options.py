@@ -254,7 +254,9 @@ class EmitOptions:
 
 def forms() -> Iterator[tuple[str, Form]]:
     """Yield each option of `EmitOptions`, and how it is stated."""
-    return ((one.name, one.metadata["form"]) for one in fields(EmitOptions) if "form" in one.metadata)
+    for option in fields(EmitOptions):
+        if "form" in option.metadata:
+            yield option.name, option.metadata["form"]
 
 
 def option_names() -> dict[str, tuple[str, Form]]:

@@ -111,15 +111,16 @@ def _windows_lines(path: str, text: str) -> Diagnostic | None:
 
 def _plan(path: str, own: Lines) -> Plan:
     """Return the plan in the here-document of a script."""
-    first = next((at for at, (_, line) in enumerate(own) if line.endswith(OPENS)), None)
-    last = next((at for at, (_, line) in enumerate(own) if line == CLOSES and first is not None and at > first), None)
+    texts = [line for _, line in own]
+    first = next((index for index, line in enumerate(texts) if line.endswith(OPENS)), None)
     if first is None:
         raise PlacementError([faults.no_plan_lines(path, OPENS)])
-    if last is None:
+    document = texts[first + 1 :]
+    if CLOSES not in document:
         raise PlacementError([faults.unended_plan(path, CLOSES)])
-    start = own[first][0]
+    start, _ = own[first]
     try:
-        return Plan.from_dict(json.loads("\n".join(line for _, line in own[first + 1 : last])))
+        return Plan.from_dict(json.loads("\n".join(document[: document.index(CLOSES)])))
     except PlacementError as error:
         raise PlacementError([replace(fault, file=path, line=start) for fault in error.diagnostics]) from None
     except json.JSONDecodeError as error:

@@ -95,24 +95,26 @@ def release(text: str) -> tuple[int, int]:
 def head_lines(draft: Draft, job: Sequence[Component], head: Head) -> Iterator[str]:
     """Yield the options of the job."""
     yield f"#SBATCH --job-name={draft.options.name}"
-    types = {one.accelerator_type for one in job if one.num_accelerators}
+    types = {component.accelerator_type for component in job if component.num_accelerators}
     excluded = [] if draft.options.pin else _excluded(draft)
-    for index, one in enumerate(job):
+    for index, component in enumerate(job):
         if index:
             yield "#SBATCH hetjob"
             yield from repeated(head)
-        yield f"#SBATCH --nodes={len(one.nodes)}"
-        if one.num_accelerators:
-            yield f"#SBATCH {_accelerators(draft, one, alone=len(types) == 1)}"
-        if cpus := ceil(max((draft.needed[node].cpus for node in one.nodes if node in draft.needed), default=0)):
+        yield f"#SBATCH --nodes={len(component.nodes)}"
+        if component.num_accelerators:
+            yield f"#SBATCH {_accelerators(draft, component, alone=len(types) == 1)}"
+        needed = [draft.needed[node].cpus for node in component.nodes if node in draft.needed]
+        cpus = ceil(max(needed, default=0))
+        if cpus:
             yield f"#SBATCH --mincpus={cpus}"
-        if one.segment is not None:
-            yield f"#SBATCH --segment={one.segment}"
+        if component.segment is not None:
+            yield f"#SBATCH --segment={component.segment}"
         yield "#SBATCH --exclusive"
         if excluded and not index:
             yield f"#SBATCH --exclude={','.join(excluded)}"
         if draft.options.pin:
-            yield f"#SBATCH --nodelist={','.join(pinned_hosts(draft, one.nodes))}"
+            yield f"#SBATCH --nodelist={','.join(pinned_hosts(draft, component.nodes))}"
 
 
 def _accelerators(draft: Draft, one: Component, *, alone: bool) -> str:
