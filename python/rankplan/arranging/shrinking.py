@@ -43,7 +43,9 @@ class Shrinking:
         self.whole: Mapping[str, Component] = dict(parts)
         self.stated = names
         self._names = list(dict.fromkeys(names))
-        self._renumber, self._gone, self._pools = renumber, gone, pools
+        self._renumber = renumber
+        self._gone = gone
+        self._pools = pools
         self._groups = {name: sets_together(parts[name]) for name in self._names}
         self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
         self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
@@ -71,24 +73,41 @@ class Shrinking:
         return 0 < len(kept) < len(left) and self.leave(name, kept)
 
     def _due(self) -> dict[str, int]:
-        """Return how often the last data groups of each component go: that on the last node in use first."""
-        left = {name: list(self._left[name]) for name in self._names}
-        lasts = {name: [max(self._nodes[name][group]) for group in groups] for name, groups in left.items()}
-        lasts = {name: list(accumulate(nodes, max)) for name, nodes in lasts.items()}
-        users = Counter(node for name, part in self.parts.items() if name not in left for node in part.used_nodes())
-        users.update(node for name, groups in left.items() for group in groups for node in self._nodes[name][group])
+        """Return how many of its last data groups each component loses in this step.
+
+        They go one by one, until ``usable`` nodes suffice: each time the last one of the component that uses the last
+        node. A node is free once nothing uses it any more.
+        """
+        num_left = {name: len(self._left[name]) for name in self._names}
+        last_nodes: dict[str, list[int]] = {}  # for each data group, the last node of it and of those before it
+        for name in self._names:
+            last_of_each = [max(self._nodes[name][group]) for group in self._left[name]]
+            last_nodes[name] = list(accumulate(last_of_each, max))
+        users = self._users()
         due: Counter[str] = Counter()
         while not due or len(users) > self._usable:
-            able = [name for name in self._names if len(left[name]) > 1]
+            able = [name for name in self._names if num_left[name] > 1]
             if not able:
                 break
-            name = max(able, key=lambda name: lasts[name][len(left[name]) - 1])
+            name = max(able, key=lambda name: last_nodes[name][num_left[name] - 1])
             due[name] += 1
-            for node in self._nodes[name][left[name].pop()]:
+            num_left[name] -= 1
+            for node in self._nodes[name][self._left[name][num_left[name]]]:
                 users[node] -= 1
                 if not users[node]:
                     del users[node]
         return due
+
+    def _users(self) -> Counter[int]:
+        """Return, for each node in use, how many data groups, and other components, use it."""
+        users: Counter[int] = Counter()
+        for name, part in self.parts.items():
+            if name not in self._names:
+                users.update(part.used_nodes())
+                continue
+            for group in self._left[name]:
+                users.update(self._nodes[name][group])
+        return users
 
     def _cut(self, name: str, times: int) -> bool:
         """Remove the last data groups this often; return whether a rule can express the rest."""
@@ -99,25 +118,34 @@ class Shrinking:
         return self._nodes[name][group]
 
     def cells(self, name: str, segments: Iterable[Sequence[int]]) -> list[list[int]]:
-        """Return the data groups that share nodes, or segments of nodes."""
-        cell_of: dict[int, list[int]] = {}
-        first = {node: ranks[0] for ranks in segments for node in ranks}
-        for group, nodes in enumerate(self._nodes[name]):
-            keys = {first.get(node, node) for node in nodes}
-            joined = [cell_of[key] for key in keys if key in cell_of]
-            cell = sorted({group, *chain.from_iterable(joined)})
-            for key in [*keys, *(key for key, known in cell_of.items() if any(known is one for one in joined))]:
-                cell_of[key] = cell
-        return list({id(cell): cell for cell in cell_of.values()}.values())
+        """Return the data groups that share nodes, or segments of nodes, as one list each.
+
+        A list of data groups is known by its first one. All nodes of a segment count as its first node.
+        """
+        first_node = {node: ranks[0] for ranks in segments for node in ranks}
+        cell_of: dict[int, int] = {}
+        nodes_of: dict[int, set[int]] = {}
+        groups_of: dict[int, list[int]] = {}
+        for group, group_nodes in enumerate(self._nodes[name]):
+            groups = [group]
+            nodes = {first_node.get(node, node) for node in group_nodes}
+            for other in {cell_of[node] for node in nodes if node in cell_of}:
+                groups += groups_of.pop(other)
+                nodes |= nodes_of.pop(other)
+            cell = min(groups)
+            groups_of[cell] = groups
+            nodes_of[cell] = nodes
+            cell_of |= dict.fromkeys(nodes, cell)
+        return [sorted(groups_of[cell]) for cell in sorted(groups_of)]
 
     def kept(self, name: str) -> Sequence[int]:
-        """Return the old rank of each rank of a component."""
+        """Return, for each rank that is left of a component, its rank before."""
         shrinks = len(self._left.get(name, ())) < len(self._nodes.get(name, ()))
         return self._kept(name, self._left[name]) if shrinks else range(len(self.whole[name]))
 
     def _kept(self, name: str, groups: Sequence[int]) -> list[int]:
-        known = set(groups)
-        return [rank for rank, group in enumerate(self._groups[name]) if group in known]
+        stay = set(groups)
+        return [rank for rank, group in enumerate(self._groups[name]) if group in stay]
 
     def leave(self, name: str, groups: list[int]) -> bool:
         """Leave only these data groups; return whether a rule can express them."""
@@ -163,23 +191,27 @@ def removed(plan: Plan, name: str, count: int, *, renumber: bool) -> tuple[Seque
         together = Together.of(component)
     except PlacementError as error:
         help = "allow other numbers (`--renumber`)"
-        raise PlacementError([replace(one, help=help) for one in error.diagnostics]) from None
+        raise PlacementError([replace(fault, help=help) for fault in error.diagnostics]) from None
     if count % together.groups:
         raise PlacementError([faults.shrinks_together(name, together.groups, total)])
 
-    def apart(groups: int) -> bool:
-        first = len(component) - groups // together.groups * together.processes
+    def num_left(groups: int) -> int:
+        return len(component) - groups // together.groups * together.processes
+
+    def has_own_nodes(groups: int) -> bool:
+        first = num_left(groups)
         return _used(component.rows[:first]).isdisjoint(_used(component.rows[first:]))
 
-    if not apart(count):
+    if not has_own_nodes(count):
         sizes = range(together.groups, min(total, _MOST_SIZES * together.groups), together.groups)
-        raise PlacementError([faults.node_is_shared(name, [groups for groups in sizes if apart(groups)])])
-    kept = len(component) - count // together.groups * together.processes
+        raise PlacementError([faults.node_is_shared(name, [groups for groups in sizes if has_own_nodes(groups)])])
+    kept = num_left(count)
     rule = first_ranks(component, kept)
     if rule is None:
         raise PlacementError([faults.no_smaller_rule(name, kept)])
     smaller = resized(component, component.inventory, rule, total - count)
-    if wrong := list(size_faults(plan.rules.pools, {**plan, name: smaller}, {name: 0})):
+    wrong = list(size_faults(plan.rules.pools, {**plan, name: smaller}, {name: 0}))
+    if wrong:
         raise PlacementError(wrong)
     return range(kept), smaller
 
@@ -197,7 +229,11 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
     """Do as `removed`, but choose the data groups without which the fewest domains are in use.
 
     The outermost level counts first; of equal choices, the last data groups go. Those that share a node or a segment go
-    together.
+    together, as a cell.
+
+    The core chooses the cells that stay, as an arrangement. Its nodes are the cells, and the nodes that only other
+    components use. Its node ranks are as many as cells stay, on any of them, and one for each of the other nodes, on
+    that node.
     """
     component = plan[name]
     shrinking = Shrinking(plan, [name], set(), 0, pools=plan.rules.pools, renumber=True)
@@ -208,44 +244,61 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
         raise PlacementError([faults.uneven_cells(name, sizes)])
     if count % sizes[0]:
         raise PlacementError([faults.shrinks_together(name, sizes[0], num_data_groups(component))])
-    nodes = [set().union(*(shrinking.nodes(name, group) for group in cell)) for cell in cells]
-    others = set().union(*(one.used_nodes() for other, one in plan.items() if other != name)) - set().union(*nodes)
-    places: list[set[int]] = [*nodes, *({node} for node in sorted(others))]
-    columns = []
-    for level in plan.inventory.domains:
-        found = [{level.ids[node] for node in place} for place in places]
-        columns.append([ids.pop() if len(ids) == 1 else Hierarchy.UNKNOWN for ids in found])
-    left, more = len(cells) - count // sizes[0], len(places) - len(cells)
+    places: list[set[int]] = []
+    for cell in cells:
+        places.append(set().union(*(shrinking.nodes(name, group) for group in cell)))
+    other_nodes: set[int] = set()
+    for other, part in plan.items():
+        if other != name:
+            other_nodes.update(part.used_nodes())
+    other_nodes.difference_update(*places)
+    places += [{node} for node in sorted(other_nodes)]
+    num_staying = len(cells) - count // sizes[0]
     problem = Problem(
-        Hierarchy(len(places), columns),
-        node_classes=[0] * len(cells) + [1] * more,
-        rank_classes=[0] * left + [1] * more,
+        Hierarchy(len(places), _domains_of(places, plan)),
+        node_classes=[0] * len(cells) + [1] * len(other_nodes),
+        rank_classes=[0] * num_staying + [1] * len(other_nodes),
         unfit=[],
         parts=[],
         sets=[],
         preferred=[],
         balanced=[],
         caps=[],
-        pinned=[None] * left + list(range(len(cells), len(places))),
+        pinned=[None] * num_staying + list(range(len(cells), len(places))),
         old=[],
         segment=1,
     )
-    stay = sorted(node for node in problem.solve().nodes[:left] if node is not None)
-    if not shrinking.leave(name, sorted(group for cell in stay for group in cells[cell])):
+    staying = [cells[node] for node in problem.solve().nodes[:num_staying] if node is not None]
+    if not shrinking.leave(name, sorted(chain.from_iterable(staying))):
         raise PlacementError([faults.no_rule_without(name, count, shrinking.obstacle)])
     return shrinking.kept(name), shrinking.parts[name]
+
+
+def _domains_of(places: Sequence[set[int]], plan: Plan) -> list[list[int]]:
+    """Return, level by level, the domain of each set of nodes: unknown if it has nodes of several."""
+    columns: list[list[int]] = []
+    for level in plan.inventory.domains:
+        column: list[int] = []
+        for nodes in places:
+            ids = {level.ids[node] for node in nodes}
+            column.append(ids.pop() if len(ids) == 1 else Hierarchy.UNKNOWN)
+        columns.append(column)
+    return columns
 
 
 def _segments(plan: Plan, name: str) -> list[tuple[int, ...]]:
     """Return the outermost segments of the nodes of a component."""
     rules = NodeRules.of(plan.rules, plan, plan.inventory.levels, lost=stated_levels(plan.inventory))
-    mine = [rule for rule in rules.kept if rule.kind == SEGMENT and rule.who in ("", name)]
-    return [ranks for rule in mine for ranks in rule.sets()]
+    segments: list[tuple[int, ...]] = []
+    for rule in rules.kept:
+        if rule.kind == SEGMENT and rule.who in ("", name):
+            segments += rule.sets()
+    return segments
 
 
 def _nodes(component: Component, groups: Sequence[int]) -> list[set[int]]:
     """Return the nodes of each data group."""
-    found: list[set[int]] = [set() for _ in range(max(groups) + 1)]
+    nodes: list[set[int]] = [set() for _ in range(max(groups) + 1)]
     for group, row in zip(groups, component.rows, strict=True):
-        found[group].update([row.cluster_node_rank, *(node for node, _ in row.devices)])
-    return found
+        nodes[group].update([row.cluster_node_rank, *(node for node, _ in row.devices)])
+    return nodes

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from math import gcd, lcm
 
 from rankplan._core import ACCELERATOR, Packed, Placement, RankMap, RankSet, SlotSets
@@ -169,46 +170,71 @@ class Cell:
             pattern = tuple(tuple(range(start, max(start + 1, end))) for start, end in spans)
             return cls(count, int(count * each), pattern, ascending=True)
         lists = lists_of(component)
-        before = Counter(rank for ranks in lists for rank in set(ranks))  # the processes before `start`, by resource
-        here, shared, apart = set[int](), set[int](), None
-        low = high = lists[-1][0]
-        for start in range(len(lists) - together, -1, -together):
-            for rank in (rank for ranks in lists[start : start + together] for rank in set(ranks)):
-                before[rank] -= 1
-                (shared.add if before[rank] else shared.discard)(rank)
-                here.add(rank)
-                low, high = min(low, rank), max(high, rank)
-            if not shared:
-                apart = start if apart is None else apart
-                if high - low < len(here):
-                    apart = start
-                    break
-        tail = lists[apart or 0 :]
-        order = {rank: index for index, rank in enumerate(sorted({rank for ranks in tail for rank in ranks}))}
-        return cls(len(tail), len(order), tuple(tuple(order[rank] for rank in ranks) for ranks in tail))
+        last = lists[_first_apart(lists, together) :]
+        order = {rank: index for index, rank in enumerate(sorted(set(chain.from_iterable(last))))}
+        return cls(len(last), len(order), tuple(tuple(order[rank] for rank in ranks) for ranks in last))
+
+
+def _first_apart(lists: Sequence[Sequence[int]], together: int) -> int:
+    """Return the first of the last processes that share no resources with those before them.
+
+    ``lists`` has the resource ranks of each process. From the end, ``together`` processes are taken at a time. The
+    fewest whose resources follow each other without a gap are taken, else the fewest, else all.
+    """
+    uses_before = Counter(rank for ranks in lists for rank in set(ranks))  # by the processes before `start`
+    own: set[int] = set()
+    shared: set[int] = set()
+    apart: int | None = None
+    low = high = lists[-1][0]
+    for start in range(len(lists) - together, -1, -together):
+        for ranks in lists[start : start + together]:
+            for rank in set(ranks):
+                own.add(rank)
+                low = min(low, rank)
+                high = max(high, rank)
+                uses_before[rank] -= 1
+                if uses_before[rank]:
+                    shared.add(rank)
+                else:
+                    shared.discard(rank)
+        if shared:
+            continue
+        if high - low < len(own):
+            return start
+        if apart is None:
+            apart = start
+    return apart or 0
 
 
 def grown_rule(component: Component, resources: Sequence[int], step: Step) -> Rule | None:
     """Return the rule with more processes on these resources; ``None`` if no rule can express it."""
-    rule, cell = component.rule, Cell.of(component, Together.of(component).processes)
-    first, added, times = len(component), RankSet(resources), len(resources) // (step.nodes * step.resources)
+    rule = component.rule
+    cell = Cell.of(component, Together.of(component).processes)
+    added = RankSet(resources)
     if isinstance(rule, RankMap) and cell.ascending and added[0] > rule.segments[-1][0][-1]:
         *segments, (used, processes) = rule.segments
+        first = len(component)
+        times = len(resources) // (step.nodes * step.resources)
         processes |= RankSet(range(first, first + times * step.processes))
         return RankMap.parse(",".join(f"{these}:{by}" for these, by in [*segments, (used | added, processes)]))
-    whole = isinstance(rule, Packed) and len(rule.resources) == rule.end + 1 - rule.start
-    if isinstance(rule, Packed) and whole and added.ranges == [(rule.end + 1, rule.end + len(added))]:
-        return Packed(rule.start, rule.end + len(added), rule.per_process, rule.stride)
-    cells = range(0, len(resources), cell.resources)
-    lists = [[resources[at + index] for index in ranks] for at in cells for ranks in cell.pattern]
-    return rule_of([*lists_of(component), *lists], rule)
+    if isinstance(rule, Packed):
+        whole = len(rule.resources) == rule.end + 1 - rule.start
+        if whole and added.ranges == [(rule.end + 1, rule.end + len(added))]:
+            return Packed(rule.start, rule.end + len(added), rule.per_process, rule.stride)
+    lists = lists_of(component)
+    for start in range(0, len(resources), cell.resources):
+        for ranks in cell.pattern:
+            lists.append([resources[start + index] for index in ranks])
+    return rule_of(lists, rule)
 
 
 def first_ranks(component: Component, kept: int) -> Rule | None:
     """Return the rule of the first processes, written like the whole one; ``None`` if no rule can express it."""
     rule = component.rule
-    if isinstance(rule, RankMap) and (found := _first_segments(rule, kept)) is not None:
-        return found
+    if isinstance(rule, RankMap):
+        segments = _first_segments(rule, kept)
+        if segments is not None:
+            return segments
     if isinstance(rule, Packed) and kept % rule.stride == 0:
         return Packed(rule.start, rule.start + kept * rule.per_process - 1, rule.per_process, rule.stride)
     return rule_of(lists_of(component)[:kept], rule)
