@@ -260,9 +260,6 @@ def _slots(present: Plan | None) -> dict[str, list[int]]:
 
 
 def _sum(scores: Sequence[Score]) -> Score:
-    return Score(
-        weights=sum(score.weights for score in scores),
-        crossing=sum(score.crossing for score in scores),
-        moved=sum(score.moved for score in scores),
-        late=sum(score.late for score in scores),
-    )
+    weights, *counts = zip(*scores, strict=True)
+    crossing, moved, late = map(sum, counts)
+    return Score(sum(weights), crossing, moved, late)
