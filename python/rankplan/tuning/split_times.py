@@ -42,10 +42,11 @@ class PartTimes:
 
         Times on accelerators of their own come first, unless they are far and those of a colocated run are near.
         """
-        near = [points for points in (self.own, self.colocated) if points and not _is_far(points, accelerators)]
-        points = next(iter([*near, *(points for points in (self.own, self.colocated) if points)]), None)
-        if points is None:
+        measured = [points for points in (self.own, self.colocated) if points]
+        if not measured:
             return None
+        near = [points for points in measured if not _is_far(points, accelerators)]
+        points = near[0] if near else measured[0]
         seconds = _scaled(points, accelerators, assumed.kappa)
         if points is self.colocated:
             return Scaled(seconds * assumed.leave, exact=False, between=False, far=not near)
@@ -104,30 +105,41 @@ def run_times(costs: Costs, terms: AsyncTerms, assumed: Assumed) -> RunTimes:
     Of several runs on one split, the trainer's seconds are the mean, and the generation follows from the run with the
     least staleness, whose step depends on it most.
     """
-    colocated = [run for run in costs.runs if run.split is None]
+    shared = _colocated_parts([run for run in costs.runs if run.split is None], assumed)
     separate = [run for run in costs.runs if run.split is not None and not run.lends]
-    parted = [run for run in colocated if run.has_parts]
-    shared_training = {run.accelerators: run.training or 0.0 for run in parted}
-    shared_generation = {run.accelerators: run.generation or 0.0 for run in parted}
-    if not parted:
-        shared_training = {run.accelerators: run.step * (1 - assumed.share) for run in colocated}
-        shared_generation = {run.accelerators: run.step * assumed.share for run in colocated}
-    own_training = _trained(separate)
     own_generation: dict[int, float] = {}
     inferred: set[int] = set()
+    # Of several runs on one split, the last one counts: that with the least staleness.
     for run in sorted(separate, key=lambda run: (run.staleness or 0.0, run.step), reverse=True):
-        generation = _generated(costs, terms, run, assumed)
-        if run.split is not None and generation is not None:
-            own_generation[run.split[1]] = generation
-            inferred.discard(run.split[1])
-            if terms.rule is Rule.PARTIAL and run.staleness:
-                inferred.add(run.split[1])
-    own_training |= _written(costs, terms.trainer)
-    own_generation |= _written(costs, terms.rollout)
-    inferred -= _written(costs, terms.rollout).keys()
+        seconds = _generated(costs, terms, run, assumed)
+        if run.split is None or seconds is None:
+            continue
+        size = run.split[1]
+        own_generation[size] = seconds
+        if terms.rule is Rule.PARTIAL and run.staleness:
+            inferred.add(size)
+        else:
+            inferred.discard(size)
+    stated_generation = _written(costs, terms.rollout)
     return RunTimes(
-        PartTimes(own_training, shared_training), PartTimes(own_generation, shared_generation, frozenset(inferred))
+        training=PartTimes(
+            own=_trained(separate) | _written(costs, terms.trainer),
+            colocated={size: parts.training for size, parts in shared.items()},
+        ),
+        generation=PartTimes(
+            own=own_generation | stated_generation,
+            colocated={size: parts.generation for size, parts in shared.items()},
+            inferred=frozenset(inferred - stated_generation.keys()),
+        ),
     )
+
+
+def _colocated_parts(runs: list[MeasuredRun], assumed: Assumed) -> dict[int, Parts]:
+    """Return the parts of a step by number of shared accelerators: measured, or else the assumed shares of steps."""
+    measured = {run.accelerators: Parts(run.training or 0.0, run.generation or 0.0) for run in runs if run.has_parts}
+    if measured:
+        return measured
+    return {run.accelerators: Parts(run.step * (1 - assumed.share), run.step * assumed.share) for run in runs}
 
 
 def _written(costs: Costs, name: str) -> dict[int, float]:
