@@ -5,7 +5,7 @@ Processes use other accelerators of their node, or some or all components of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, islice
@@ -53,15 +53,15 @@ class _Users(NamedTuple):
 def _broken_users(parts: Mapping[str, Component], broken: Mapping[int, RankSet | None]) -> dict[int, _Users]:
     """Return what uses broken accelerators, by node rank in ascending order; whole nodes are left out."""
     used = {name: _used(component, set(broken)) for name, component in parts.items()}
-    found: dict[int, _Users] = {}
+    users: dict[int, _Users] = {}
     for rank, accelerators in sorted(broken.items()):
         if accelerators is None:
             continue
         uses = {name: by_rank[rank] for name, by_rank in used.items() if rank in by_rank}
         names = [name for name, local in uses.items() if local & accelerators]
         if names:
-            found[rank] = _Users(uses, accelerators, names)
-    return found
+            users[rank] = _Users(uses, accelerators, names)
+    return users
 
 
 def _most_first(ranks: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -127,16 +127,17 @@ class Repair:
 
     def _swap(self, swaps: Mapping[int, Swap]) -> bool:
         """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""
-        parts, shifted = dict(self.parts), dict(self.shifted)
+        parts = dict(self.parts)
+        shifted = dict(self.shifted)
         for name in dict.fromkeys(name for names, _ in swaps.values() for name in names):
-            here = {rank: local for rank, (names, local) in swaps.items() if name in names}
+            new_index = {rank: indices for rank, (names, indices) in swaps.items() if name in names}
             component = parts[name]
             lists = lists_of(component)
             moved: set[int] = set()
-            for row, ranks in zip(component.rows, lists, strict=True):
-                for index, (node, device) in enumerate(row.devices):
-                    if node in here and device in here[node]:
-                        ranks[index] += here[node][device] - device
+            for row, resources in zip(component.rows, lists, strict=True):
+                for position, (node, index) in enumerate(row.devices):
+                    if node in new_index and index in new_index[node]:
+                        resources[position] += new_index[node][index] - index
                         moved.add(row.rank)
             rule = rule_of(lists, component.rule)
             if rule is None:
@@ -146,48 +147,54 @@ class Repair:
             except PlacementError:
                 return False
             shifted[name] = shifted.get(name, set()) | moved
-        self.parts, self.shifted = parts, shifted
+        self.parts = parts
+        self.shifted = shifted
         return True
 
     def _leave(self, planned: Inventory, pools: Sequence[Pool], leaving: Mapping[int, list[str]]) -> None:
-        """Give components another node rank, with the same accelerators: an unused one, or one behind the others."""
-        first = planned.num_nodes
+        """Let components leave node ranks for others with the same accelerators, which ``added`` has from then on.
+
+        ``leaving`` has the components that leave each node rank.
+        """
+        extended = self._with_ranks_for(leaving, planned, pools)
+        first_resource = {new: extended.core.resource(new, 0) for new in self.added}
+        for name, component in self.parts.items():
+            new_rank = {rank: new for new, rank in self.added.items() if name in leaving[rank]}
+            if not new_rank:
+                self.parts[name] = replace(component, inventory=extended, rows=component.rows.on(extended.core))
+                continue
+            lists = lists_of(component)
+            for row, resources in zip(component.rows, lists, strict=True):
+                for position, (node, index) in enumerate(row.devices):
+                    if node in new_rank:
+                        resources[position] = first_resource[new_rank[node]] + index
+            rule = rule_of(lists, component.rule)
+            self.parts[name] = placed(component, extended, rule or component.rule)
+
+    def _with_ranks_for(self, leaving: Iterable[int], planned: Inventory, pools: Sequence[Pool]) -> Inventory:
+        """Choose another node rank for each of these, and return the nodes with those that are new.
+
+        Node ranks that nothing uses come first, but not those of reserves. New ones come behind all others.
+        """
         used = used_nodes(self.parts.values())
-        unused = RankSet(range(first)) - used.union(*(ranks for ranks, _ in reserves(pools)))
+        unused = RankSet(range(planned.num_nodes)) - used.union(*(ranks for ranks, _ in reserves(pools)))
         free: dict[tuple[object, ...], list[int]] = {}
         for rank in reversed(list(unused)):
             free.setdefault(_hardware(planned.node(rank)), []).append(rank)
         records: list[NodeSpec] = []
         for rank in leaving:
             record = planned.node(rank)
-            if alike := free.get(_hardware(record)):
+            alike = free.get(_hardware(record))
+            if alike:
                 self.added[alike.pop()] = rank
                 continue
-            new = first + len(records)
+            new = planned.num_nodes + len(records)
             self.added[new] = rank
             records.append(record.changed(hostname=None, ip=None).at(RankSet([new])))
-        extended = planned
-        if records:
-            entries = [entry.at(RankSet(nodes)) for nodes, entry in planned.stretches()]
-            extended = Inventory([*entries, *records], planned.facts, planned.levels or None)
-        starts: dict[int, int] = {}
-        start = 0
-        for nodes, record in extended.stretches():
-            each = record.num_accelerators
-            starts |= {new: start + (new - nodes.start) * each for new in self.added if new in nodes}
-            start += len(nodes) * each
-        for name, component in self.parts.items():
-            goes = {rank: new for new, rank in self.added.items() if name in leaving[rank]}
-            if not goes:
-                self.parts[name] = replace(component, inventory=extended, rows=component.rows.on(extended.core))
-                continue
-            lists = lists_of(component)
-            for row, ranks in zip(component.rows, lists, strict=True):
-                for index, (node, device) in enumerate(row.devices):
-                    if node in goes:
-                        ranks[index] = starts[goes[node]] + device
-            rule = rule_of(lists, component.rule)
-            self.parts[name] = placed(component, extended, rule or component.rule)
+        if not records:
+            return planned
+        entries = [record.at(RankSet(nodes)) for nodes, record in planned.stretches()]
+        return Inventory([*entries, *records], planned.facts, planned.levels or None)
 
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
@@ -213,11 +220,13 @@ def lists_of(component: Component) -> list[list[int]]:
 
 def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:
     """Return the accelerators that a component uses of those of these nodes that it is on."""
-    found: dict[int, RankSet] = {}
-    for run in component.rows.runs() if nodes else ():
+    used: dict[int, RankSet] = {}
+    if not nodes:
+        return used
+    for run in component.rows.runs():
         for node in nodes.intersection(range(run.node, run.node + run.nodes)):
-            found[node] = found.get(node, RankSet()) | local_accelerators(run.pattern)
-    return found
+            used[node] = used.get(node, RankSet()) | local_accelerators(run.pattern)
+    return used
 
 
 def _hardware(record: NodeSpec) -> tuple[object, ...]:
