@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
 
@@ -14,6 +14,7 @@ from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.replanned import (
     Replanned,
     moved_to,
+    new_homes,
     nodes_of,
     resized_facts,
     unmarked,
@@ -54,9 +55,12 @@ def resize(
     No process that stays moves. New node ranks come after all others, new processes after the last rank of their
     component. Raises `PlacementError`: ``invalid-value``, ``no-spare``, ``group-spans``, ``segment-incomplete``.
     """
-    before, places = found.plan, found.arrangement.nodes
-    kept: dict[str, Sequence[int]] = {name: range(len(one)) for name, one in before.items()}
-    parts, wrong, more = dict(before), list[Diagnostic](), dict[str, int]()
+    before = found.plan
+    places = found.arrangement.nodes
+    kept: dict[str, Sequence[int]] = {name: range(len(component)) for name, component in before.items()}
+    parts = dict(before)
+    more: dict[str, int] = {}
+    wrong: list[Diagnostic] = []
     for name, count in shrink.items():
         try:
             kept[name], parts[name] = removed(before, name, count, renumber=renumber)
@@ -402,22 +406,16 @@ def _returned(places: Sequence[int], used: RankSet, reserved: Mapping[int, int])
 
 def _joined(found: Replanned, after: Plan, kept: Mapping[str, Sequence[int]], arrangement: Arrangement) -> Replanned:
     """Return a repair and the change of size after it as one; ``kept`` has the rank of each rank before that change."""
-    moves, losses, gains = list[Move](), list(found.losses), list[Move]()
+    moves: list[Move] = []
+    losses = list(found.losses)
+    gains: list[Move] = []
     for name, ranks in kept.items():
-        repaired, sized, whole = found.plan[name], after[name], found.before[name]
-        gone = RankSet(move.rank for move in found.losses if move.component == name)
-        old_of: Sequence[int] = RankSet(range(len(whole))) - gone if gone else range(len(whole))  # type: ignore[assignment]
-        mine = {move.rank: move for move in found.moves if move.component == name}
-        for new, rank in enumerate(ranks) if mine else ():
-            if rank in mine:
-                now = coordinates_of(sized, sized[new])
-                moves.append(replace(mine[rank], rank=new, after=sized[new], now=now))
-        for rank in RankSet(range(len(repaired))) - RankSet(ranks):
-            old = whole[old_of[rank]]
-            losses.append(Move(name, old.rank, old, None, coordinates_of(whole, old)))
-        for row in sized.rows[len(ranks) :]:
-            gains.append(Move(name, row.rank, None, row, [], coordinates_of(sized, row)))
-    homes = {move.after.cluster_node_rank for move in moves if move.after is not None and move.replaced}
+        part = after[name]
+        moves += _moves_of_kept(found, part, ranks)
+        losses += _losses_after(found, name, ranks)
+        for row in part.rows[len(ranks) :]:
+            gains.append(Move(name, row.rank, None, row, [], coordinates_of(part, row)))
+    homes = new_homes(moves)
     return Replanned(
         found.before,
         after,
@@ -433,3 +431,23 @@ def _joined(found: Replanned, after: Plan, kept: Mapping[str, Sequence[int]], ar
         ),
         found.reasons,
     )
+
+
+def _moves_of_kept(found: Replanned, part: Component, kept: Sequence[int]) -> Iterator[Move]:
+    """Yield the moves of a repair whose processes stay, with their ranks in the component of another size."""
+    moves = {move.rank: move for move in found.moves if move.component == part.name}
+    if not moves:
+        return
+    for new, rank in enumerate(kept):
+        if rank in moves:
+            yield replace(moves[rank], rank=new, after=part[new], now=coordinates_of(part, part[new]))
+
+
+def _losses_after(found: Replanned, name: str, kept: Sequence[int]) -> Iterator[Move]:
+    """Yield the processes that a component loses after a repair, as they were before it."""
+    before = found.before[name]
+    lost = RankSet(move.rank for move in found.losses if move.component == name)
+    ranks_before = RankSet(range(len(before))) - lost
+    for rank in RankSet(range(len(found.plan[name]))) - RankSet(kept):
+        row = before[ranks_before[rank]]
+        yield Move(name, row.rank, row, None, coordinates_of(before, row))
