@@ -30,20 +30,22 @@ class Exclusion:
 
         Raises `PlacementError` if several nodes of the inventory have a name.
         """
-        found = cls(dict(inventory.marks))
+        excluded = cls(dict(inventory.marks))
         for name in _names(planned):
-            if (named := planned.names.by_rank(name)) is None:
+            by_rank = planned.names.by_rank(name)
+            if by_rank is None:
                 marks, ambiguous = inventory.names.marks([name], missing=[name])
                 if ambiguous:
                     raise PlacementError([fault for _, fault in ambiguous])
                 for node, local in marks.items():
-                    add_mark(found.marks, node, local)
+                    add_mark(excluded.marks, node, local)
                 continue
-            rank, index = named
-            if (place := _place(rank, inventory, known)) is not None:
-                add_mark(found.marks, place, None if index is None else RankSet([index]))
-                found.named[rank] = place
-        return found
+            rank, index = by_rank
+            place = _place(rank, inventory, known)
+            if place is not None:
+                add_mark(excluded.marks, place, None if index is None else RankSet([index]))
+                excluded.named[rank] = place
+        return excluded
 
 
 def renamed(
@@ -54,22 +56,42 @@ def renamed(
     ``nodes`` are the ranks in the inventory of the nodes of the new plan. A node that has left the plan, and has
     neither hostname nor address, cannot be named any more.
     """
-    ranks = {node: rank for rank, node in enumerate(nodes)}
+    new_ranks = _NewRanks(inventory, {node: rank for rank, node in enumerate(nodes)})
     yielded: set[str] = set()
-    for names, places in ((planned, known), (inventory, ())):
-        for name in _names(names):
+    for source, places in ((planned, known), (inventory, ())):
+        for name in _names(source):
             new: str | None = name
-            if (named := names.names.by_rank(name)) is not None:
-                rank, index = named
-                node = _place(rank, inventory, places)
-                now = None if node is None else ranks.get(node)
-                if now != rank and not (now is None and rank >= len(nodes)):
-                    lasting = None if node is None else inventory.names.lasting(node)
-                    new = lasting or (None if now is None else f"node-{now}")
-                    new = new if new is None or index is None else f"{new}/{index}"
+            by_rank = source.names.by_rank(name)
+            if by_rank is not None:
+                rank, index = by_rank
+                new = new_ranks.renamed(name, rank, index, _place(rank, inventory, places))
             if new is not None and new not in yielded:
                 yielded.add(new)
                 yield new
+
+
+@frozen
+class _NewRanks:
+    """The ranks of nodes of an inventory in a new plan: ``ranks`` has the node rank of each that the plan uses."""
+
+    inventory: Inventory
+    ranks: Mapping[int, int]
+
+    def renamed(self, name: str, rank: int, index: int | None, node: int | None) -> str | None:
+        """Return the new name of a node, or of its accelerator ``index``, that was named by its rank.
+
+        The name stays if the node has the same rank, or if neither the node nor the rank is in the plan. ``None`` if
+        there is no name: the node has no name of its own and is not in the plan.
+        """
+        now = None if node is None else self.ranks.get(node)
+        if now == rank or (now is None and rank >= len(self.ranks)):
+            return name
+        own_name = None if node is None else self.inventory.names.lasting(node)
+        if not own_name and now is not None:
+            own_name = f"node-{now}"
+        if not own_name:
+            return None
+        return own_name if index is None else f"{own_name}/{index}"
 
 
 def still_excluded(planned: Inventory, inventory: Inventory, names: Iterable[str]) -> list[str]:
@@ -121,4 +143,6 @@ def _names(inventory: Inventory) -> Sequence[str]:
 
 def _place(rank: int, inventory: Inventory, known: Sequence[int | None]) -> int | None:
     """Return the node that has a rank: those beyond the nodes of a plan are its spares."""
-    return known[rank] if rank < len(known) else rank if rank < inventory.num_nodes else None
+    if rank < len(known):
+        return known[rank]
+    return rank if rank < inventory.num_nodes else None

@@ -22,16 +22,18 @@ def reasons(answer: Answer, dialect: str | None) -> Iterator[str]:
     ``segment 0 (ranks 0-7) has no spare in a; it moves as a whole to d``.
     """
     task, nodes = answer.task, answer.arrangement.nodes
-    moved = RankSet(rank for rank in task.needed if (old := task.old[rank]) is not None and old != nodes[rank])
+    moved = RankSet(rank for rank in task.needed if task.old[rank] not in (None, nodes[rank]))
     if not moved:
         return
     processes = sum(len(ranks_at(part, set(moved))) for part in task.parts.values())
     verb = "moves" if processes == 1 else "move"
     yield f"{counted(processes, 'rank')} on {counted(len(moved), 'healthy node')} {verb}:"
-    if in_order := moved & answer.moved:
+    in_order = moved & answer.moved
+    if in_order:
         yield f"{nodes_text(in_order)}: in the order in which {dialect or 'the trainer'} sorts its nodes"
-    # Only the sets that are named get a text: it takes a look at all processes of a component.
-    unexplained, moved_sets = set(moved - answer.moved), 0
+    # Only the first sets get a text: that looks at all processes of a component.
+    unexplained = set(moved - answer.moved)
+    moved_sets = 0
     for rule in sorted(task.rules.kept, key=lambda rule: rule.level or 0):
         for index, ranks in enumerate(rule.sets()):
             if unexplained.isdisjoint(ranks):
@@ -53,7 +55,8 @@ def reasons(answer: Answer, dialect: str | None) -> Iterator[str]:
 def _domains(task: Task, rule: NodeRule, ranks: Sequence[int], nodes: Sequence[int]) -> tuple[set[int], set[int]]:
     """Return the domains of a set before, without those of lost nodes, and after."""
     ids = task.domains[rule.level or 0].ids
-    before = {ids[old] for rank in ranks if (old := task.old[rank]) is not None}
+    nodes_before = [task.old[rank] for rank in ranks]
+    before = {ids[node] for node in nodes_before if node is not None}
     return before, {ids[nodes[rank]] for rank in ranks}
 
 
