@@ -66,18 +66,26 @@ class Members:
     def of(cls, part: MovingComponent) -> Members:
         """Return the members of a component. Raises ``ValueError`` if a process would change in part."""
         changes, before, after = part.changes, part.before, part.after
-        going, lost, kept = {}, RankSet(), dict[int, int]()
+        going: dict[int, RankSet] = {}
+        lost = RankSet()
         if before is not None:
             lost = RankSet(before.slots[at].rank for at in before.dead)
             ending = set(range(len(before.slots))) - changes.kept_before - before.dead
             going = _by_instance(before, ending)
-        loading, all_new = {}, {}
+        loading: dict[int, RankSet] = {}
+        all_new: dict[int, RankSet] = {}
+        kept: dict[int, int] = {}
         if after is not None:
-            starting = {one.after.number for one in changes.of_after if one.after and one.kind not in KEEPING}
-            loading, all_new = _by_instance(after, starting), _by_instance(after, range(len(after.slots)))
+            starting = set()
             for change in changes.of_after:
-                if change.after is not None and change.before is not None and change.kind in KEEPING:
+                if change.after is None:
+                    continue
+                if change.kind not in KEEPING:
+                    starting.add(change.after.number)
+                elif change.before is not None:
                     kept[change.after.rank] = change.before.rank
+            loading = _by_instance(after, starting)
+            all_new = _by_instance(after, range(len(after.slots)))
         return cls(going, loading, all_new, kept, lost)
 
 
@@ -88,10 +96,10 @@ def _by_instance(side: Side, slots: Iterable[int]) -> dict[int, RankSet]:
     for slot in side.slots:
         if slot.rank in ranks and slot.number not in chosen:
             raise ValueError(faults.changed_in_part(side.component.name, slot.rank))
-    found: dict[int, set[int]] = {}
+    by_instance: dict[int, set[int]] = {}
     for at in chosen:
-        found.setdefault(side.instances.of(at), set()).add(side.slots[at].rank)
-    return {instance: RankSet(numbers) for instance, numbers in found.items()}
+        by_instance.setdefault(side.instances.of(at), set()).add(side.slots[at].rank)
+    return {instance: RankSet(numbers) for instance, numbers in by_instance.items()}
 
 
 class Company:
@@ -102,7 +110,9 @@ class Company:
     """
 
     def __init__(self, crew: Crew, part: MovingComponent, steps: Sequence[PlannedStep], timeout: float | None) -> None:
-        self.crew, self.part, self.timeout = crew, part, timeout
+        self.crew = crew
+        self.part = part
+        self.timeout = timeout
         self.members = Members.of(part)
         self.restarts = crew.restarts + 1
         self.before = _home_before(crew, part)
@@ -125,36 +135,44 @@ class Company:
         Raises ``ValueError`` if it runs something else, and the errors of a launch for interpreters that do not start.
         """
         self._match()
-        crew, loading = self.crew, RankSet()
+        crew = self.crew
+        to_load = RankSet()
         for number, ranks in self.members.loading.items():
             if self._has("load", "after", number):
-                loading |= ranks
-        if self.after is not None and loading:
-            specs = rank_specs(self.after.nodes, self.after.component, crew.terms.prove, loading)
+                to_load |= ranks
+        if self.after is not None and to_load:
+            specs = rank_specs(self.after.nodes, self.after.component, crew.terms.prove, to_load)
             check_interpreters(specs)
         if self.after is not None and self._steps:
             crew.announce(list(self.after.component), self.after.nodes)
-        silent = [rank.actor for rank in self.lost()]
+        # ranks on lost hardware, and those of instances whose first step is that they are freed, get no calls any more
+        uncalled = [rank.actor for rank in self.lost()]
         for number, ranks in self.members.going.items():
-            if self._has("free", "before", number) and not self._has("stop-routing", "before", number):
-                silent += [self.old[at] for at in ranks if not self._has("drain", "before", number)]
-        crew.retire(self.live(silent))
+            is_retired_later = self._has("stop-routing", "before", number) or self._has("drain", "before", number)
+            if self._has("free", "before", number) and not is_retired_later:
+                uncalled += [self.old[rank] for rank in ranks]
+        crew.retire(self.live(uncalled))
 
     def _has(self, do: str, side: str, instance: int) -> bool:
         return any((step.do, step.side, step.instance) == (do, side, instance) for step in self._steps)
 
     def _match(self) -> None:
-        """Find the actor of each rank that should run. Raises ``ValueError`` if one does not."""
+        """Find the actor of each rank that should run. Raises ``ValueError`` if one does not.
+
+        A transition may go on from where another has stopped. So what it has no step for has happened already: a rank
+        that leaves without `free` is gone, one that arrives without `load` runs, and one that stays may have its row of
+        the plan after.
+        """
         members, crew = self.members, self.crew
         old = RankSet(members.kept.values()) | members.lost
         for number, ranks in members.going.items():
             if self._has("free", "before", number):
                 old |= ranks
-        new = RankSet(members.kept)  # they may have their new names already
-        needed = RankSet()
+        loaded = RankSet()
         for number, ranks in members.loading.items():
             if not self._has("load", "after", number):
-                new, needed = new | ranks, needed | ranks
+                loaded |= ranks
+        new = loaded | RankSet(members.kept)
         dead = {rank.actor for rank in dead_ranks(list(crew.ranks))}
         for rank in self._everyone():
             if rank.number in old and self._is(rank, self.before) and rank.number not in self.old:
@@ -170,7 +188,7 @@ class Company:
             if rank.actor in dead and not is_lost:
                 raise ValueError(faults.dead_before(crew.component, rank.number))
         missing = (old - members.lost) - RankSet(self.old)
-        missing |= needed - RankSet(self.new)
+        missing |= loaded - RankSet(self.new)
         if missing:
             raise ValueError(faults.not_running(crew.component, missing))
 
@@ -290,8 +308,8 @@ class Company:
             ranks = []
             for number in numbers:
                 rank = replace(before[self._actor_after(number)], placement=home.component[number], home=home)
-                masters = (*(one for one in rank.masters if one != master), master)
-                ranks.append(replace(rank, spec=spec_at(rank, home.component), masters=masters))
+                earlier = [rank_master for rank_master in rank.masters if rank_master != master]
+                ranks.append(replace(rank, spec=spec_at(rank, home.component), masters=(*earlier, master)))
             with Uninterrupted():
                 self._renamed.setdefault(instance, list(before.values()))
                 crew.admit(ranks, search)
@@ -346,20 +364,22 @@ class Company:
 
         What arrives ends, what leaves gets calls again, and new names are taken back.
         """
-        crew, stay = self.crew, set(kept)
-        silent: set[ActorHandle[Any]] = set()
-        for number, ranks in self.members.going.items():
-            if ("before", number) in stay:
-                silent |= {self.old[rank] for rank in ranks if rank in self.old}
+        crew = self.crew
+        kept_numbers: dict[str, set[int]] = {"before": set(), "after": set()}
+        for side, number in kept:
+            kept_numbers[side].add(number)
+        uncalled: set[ActorHandle[Any]] = set()
+        for number in self.members.going.keys() & kept_numbers["before"]:
+            uncalled |= {self.old[rank] for rank in self.members.going[number] if rank in self.old}
+        for number in self.members.all_new.keys() & kept_numbers["after"]:
+            uncalled |= {self.new[rank] for rank in self.members.all_new[number] if rank in self.new}
         for number in self.members.all_new:
-            if ("after", number) in stay:
-                silent |= {self.new[rank] for rank in self.members.all_new[number] if rank in self.new}
-            elif number in self._renamed:
+            if number in self._renamed and number not in kept_numbers["after"]:
                 self._take_back(self._renamed[number])
         with Uninterrupted():
-            crew.dismiss(silent)
+            crew.dismiss(uncalled)
             present = {rank.actor for rank in self._everyone()}
-            if present != self._at_first or self._renamed.keys() & {number for side, number in stay if side == "after"}:
+            if present != self._at_first or not kept_numbers["after"].isdisjoint(self._renamed):
                 crew.restarts = self.restarts
             self.new = {rank: actor for rank, actor in self.new.items() if actor in present}
             self.old = {rank: actor for rank, actor in self.old.items() if actor in present}
