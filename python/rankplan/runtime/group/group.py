@@ -51,14 +51,21 @@ class Call:
     def __init__(
         self, component: str, method: str, ranks: Sequence[LiveRank], answers: Sequence[Answer], ticket: int = -1
     ) -> None:
-        self._component, self._method = component, method
-        self._ranks, self._answers, self._ticket = ranks, answers, ticket
+        self._component = component
+        self._method = method
+        self._ranks = ranks
+        self._answers = answers
+        self._ticket = ticket
         self._session = current_session()
         for rank, answer in zip(ranks, answers, strict=True):
             rank.calls[self] = answer
 
     def __repr__(self) -> str:
-        state = "closed" if self._session != current_session() else "done" if self.done() else "running"
+        state = "running"
+        if self._session != current_session():
+            state = "closed"
+        elif self.done():
+            state = "done"
         return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
 
     def done(self) -> bool:
@@ -90,9 +97,9 @@ class Call:
         """
         self.wait(timeout)
         with using_session(), self._explained(timeout) as seconds:
-            found = collect([rank.actor.durations.remote(self._ticket) for rank in self._ranks], seconds)
-        names = dict.fromkeys(name for durations in found for name in durations)
-        return {name: [durations.get(name, 0.0) for durations in found] for name in names}
+            of_ranks = collect([rank.actor.durations.remote(self._ticket) for rank in self._ranks], seconds)
+        names = dict.fromkeys(itertools.chain.from_iterable(of_ranks))
+        return {name: [durations.get(name, 0.0) for durations in of_ranks] for name in names}
 
     @contextmanager
     def _explained(self, timeout: float | None) -> Iterator[float | None]:
@@ -192,7 +199,8 @@ class RankSelection:
             yield self._running(method, all_ranks)
 
     def _running(self, method: str, all_ranks: Sequence[LiveRank] | None = None) -> Sequence[LiveRank]:
-        component, ranks = self._crew.component, self._ranks if all_ranks is None else self._some(all_ranks)
+        component = self._crew.component
+        ranks = self._ranks if all_ranks is None else self._some(all_ranks)
         if not self._crew.is_running:
             raise WorkerError(f"{component}.{method}(): the group was shut down; launch it again", component)
         if self._selected is not None and len(ranks) < len(self._selected):
@@ -326,8 +334,11 @@ class WorkerGroup(RankSelection):
         remembered. A rank answers once the calls it received before are done. Raises ``WorkerError`` and
         ``TimeoutError`` like other calls.
         """
-        answered = zip(*self._asked("timings", "timings", timeout), strict=True)
-        return [Timing(method, rank.placement.rank, *times) for rank, calls in answered for method, *times in calls]
+        ranks, answers = self._asked("timings", "timings", timeout)
+        timings = []
+        for rank, calls in zip(ranks, answers, strict=True):
+            timings += [Timing(method, rank.number, started, seconds) for method, started, seconds in calls]
+        return timings
 
     def peak_memory(self, timeout: float | None = None) -> list[int | None]:
         """Return the most bytes that each rank has had on one of its accelerators, in rank order.
@@ -360,40 +371,52 @@ class WorkerGroup(RankSelection):
         if (as_int(count) or 0) < 1:
             raise ValueError(f"count is {shown(count)}; it must be a whole number of 1 or more")
         self._running("free_ports")
-        crew, located = self._crew, self._crew.located()
-        ranks, machines = [rank for rank, _ in located], [machine for _, machine in located]
-        blocks: dict[int, range] = {}
+        located = self._crew.located()
         given: list[tuple[LiveRank, str, range]] = []
         try:
             with PORTS.searching() as search:
-                while missing := [index for index in range(len(ranks)) if index not in blocks]:
-                    choices: dict[int, range] = {}
-                    for index in missing:
-                        try:
-                            choices[index] = PORTS.choice(search, machines[index], count)
-                        except LaunchError:
-                            if index == missing[0]:
-                                raise
-                            break  # the others in the next round
-                    asked = [ranks[index] for index in choices]
-                    with using_session(), self._sending("free_ports") as present:
-                        crew.check_present("free_ports", asked, present)
-                        answers = [
-                            rank.actor.free_block.remote(choice, count)
-                            for rank, choice in zip(asked, choices.values(), strict=True)
-                        ]
-                        call = Call(crew.component, "free_ports", asked, answers)
-                    for (index, choice), start in zip(choices.items(), call.wait(timeout), strict=True):
-                        block = range(0) if start is None else range(start, start + count)
-                        PORTS.give_back(search, machines[index], set(choice) - set(block))
-                        if block:
-                            blocks[index] = block
-                given += [(rank, machine, blocks[index]) for index, (rank, machine) in enumerate(located)]
-                crew.hold(search, given)
-            return [block for _, _, block in given]
+                blocks = self._free_blocks(search, located, count, timeout)
+                given += [(rank, machine, block) for (rank, machine), block in zip(located, blocks, strict=True)]
+                self._crew.hold(search, given)
+            return blocks
         except BaseException:
-            crew.drop(given)
+            self._crew.drop(given)
             raise
+
+    def _free_blocks(
+        self, search: object, located: Sequence[tuple[LiveRank, str]], count: int, timeout: float | None
+    ) -> list[range]:
+        """Return the block of free ports that each of these ranks has found on its machine.
+
+        In each round, every rank without a block tries other ports, as far as the search has some to try.
+        """
+        blocks: dict[int, range] = {}
+        while missing := [index for index in range(len(located)) if index not in blocks]:
+            choices: dict[int, range] = {}
+            for index in missing:
+                try:
+                    choices[index] = PORTS.choice(search, located[index][1], count)
+                except LaunchError:
+                    if index == missing[0]:
+                        raise
+                    break  # the others in the next round
+            starts = self._find_ports([located[index][0] for index in choices], list(choices.values()), count, timeout)
+            for (index, choice), start in zip(choices.items(), starts, strict=True):
+                block = range(0) if start is None else range(start, start + count)
+                PORTS.give_back(search, located[index][1], set(choice) - set(block))
+                if block:
+                    blocks[index] = block
+        return [blocks[index] for index in range(len(located))]
+
+    def _find_ports(
+        self, ranks: Sequence[LiveRank], choices: Sequence[range], count: int, timeout: float | None
+    ) -> list[int | None]:
+        """Let each of these ranks find ``count`` consecutive free ports among its choice; return the first of each."""
+        with using_session(), self._sending("free_ports") as present:
+            self._crew.check_present("free_ports", ranks, present)
+            answers = [rank.actor.free_block.remote(choice, count) for rank, choice in zip(ranks, choices, strict=True)]
+            call = Call(self._crew.component, "free_ports", ranks, answers)
+        return call.wait(timeout)
 
     def shutdown(self) -> None:
         """End the ranks, even during a call; may be called again. A reservation passed to ``launch`` stays.
