@@ -250,6 +250,30 @@ def _running_cluster(address: str | None) -> str | None:
     if not isinstance(address, str | None):
         raise wrong_type("address", address, "the host:port of a Ray head, such as 10.0.0.1:6379")
     given = os.environ.get("RAY_ADDRESS", "") if address is None else address
+    is_named = _is_named(address, given)
+    try:
+        running = internals.running_cluster(address)
+    except ConnectionError:  # "auto" requires one
+        raise ClusterError(_NONE_FOUND) from None
+    if running is None:
+        return None
+    try:
+        internals.greet(running, timeouts.CONNECT)
+    except OSError as error:
+        # Ray replaces the address of the loopback device by that of the node.
+        advice = "give the address of a running one"
+        if address is None or not is_named:
+            advice += ", or remove the outdated address (unset RAY_ADDRESS, or run `ray stop`)"
+        place = given if is_named else running
+        raise ClusterError(f"no Ray cluster answers at {place} ({error}); {advice}") from None
+    return running
+
+
+def _is_named(address: str | None, given: str) -> bool:
+    """Whether an address, or else the variable ``RAY_ADDRESS``, names a head; if not, Ray looks for one.
+
+    Raises ``ClusterError`` unless it does so as host:port.
+    """
     if given.startswith(("http://", "https://")):
         raise ClusterError(
             f"{given} is the address of a job server; give the host:port of the head, such as 10.0.0.1:6379, or submit "
@@ -260,22 +284,10 @@ def _running_cluster(address: str | None) -> str | None:
             f"{given} is a Ray Client address, which cannot launch groups; run on a node of the cluster, with its "
             "host:port, or as a job (`ray job submit`)"
         )
-    named = given not in ("auto", "local") and not (address is None and not given)
+    if given in ("auto", "local") or (address is None and not given):
+        return False
     host, _, port = given.rpartition(":")
-    if named and not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+    is_port = port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16
+    if not (host and is_port):
         raise ClusterError(f"{given!r} is not the address of a Ray cluster; write host:port, such as 10.0.0.1:6379")
-    try:
-        found = internals.running_cluster(address)
-    except ConnectionError:  # "auto" requires one
-        raise ClusterError(_NONE_FOUND) from None
-    if found is None:
-        return None
-    try:
-        internals.greet(found, timeouts.CONNECT)
-    except OSError as error:
-        # Ray replaces the address of the loopback device by that of the node.
-        advice = "give the address of a running one"
-        if address is None or not named:
-            advice += ", or remove the outdated address (unset RAY_ADDRESS, or run `ray stop`)"
-        raise ClusterError(f"no Ray cluster answers at {given if named else found} ({error}); {advice}") from None
-    return found
+    return True
