@@ -81,24 +81,25 @@ class Looks:
         if self._plan is None and self._config is not None:
             self._plan = _planned(look(tables, self._head.address), self._config, job)
         planned = None if self._plan is None else self._plan.inventory
-        found = look(tables, self._head.address, planned, probed=self._probed)
+        live = look(tables, self._head.address, planned, probed=self._probed)
         if self._plan is not None:
-            found = compare(found, self._plan, self._name, job)
+            live = compare(live, self._plan, self._name, job)
         if self._devices:
-            found = with_devices(found)
-        return found if job is None else _only(found, job)
+            live = with_devices(live)
+        return live if job is None else _only(live, job)
 
 
 def _known(tables: Tables, job: str | None) -> str | None:
     """Return the number of a job as Ray shows it. Raises ``ClusterError`` if none that runs has it."""
     if job is None:
         return None
-    running = [short(one.job_id) for one in tables.jobs if not one.ended]
+    number = short(job.lower())
+    running = [short(entry.job_id) for entry in tables.jobs if not entry.ended]
     # Detached actors and groups outlive their job.
     owners = {short(actor.job_id) for actor in tables.actors} | {short(group.job_id) for group in tables.groups}
-    if (number := short(job.lower())) not in {*running, *owners}:
-        known = f"the running jobs are {', '.join(running)}" if running else "no job is running"
-        raise ClusterError(f"no job {shown(job)} has anything on the cluster; {known}")
+    if number not in running and number not in owners:
+        advice = f"the running jobs are {', '.join(running)}" if running else "no job is running"
+        raise ClusterError(f"no job {shown(job)} has anything on the cluster; {advice}")
     return number
 
 
@@ -115,6 +116,8 @@ def _planned(base: Live, config: Job, job: str | None) -> Plan:
     return held.planned(held.left(base.inventory), plan_on) if held else first
 
 
-def _only(found: Live, job: str) -> Live:
-    groups = tuple(group for group in found.groups if group.job == job)
-    return replace(found, groups=groups, actors=tuple(actor for actor in found.actors if actor.job == job))
+def _only(live: Live, job: str) -> Live:
+    """Return what runs with the groups and the actors of one job."""
+    groups = tuple(group for group in live.groups if group.job == job)
+    actors = tuple(actor for actor in live.actors if actor.job == job)
+    return replace(live, groups=groups, actors=actors)

@@ -74,25 +74,28 @@ def write_peaks(
     processes that Ray did not start, or its driver has fallen silent. ``tell`` gets a note on everything left out, and
     on a file that cannot be written.
     """
-    reason = ending.why_no_peaks
-    if reason is None:
-        plan = binding.plan
+    plan = binding.plan
+    peaks = NO_PEAKS
+    problem = ending.why_no_peaks
+    if problem is None:
         peaks = driver_peaks(plan, _CALL, _known(binding, cards, ending.live, tell))
-        if peaks:
-            found = {
-                name: Measurement(each[0].accelerators, None, plan[name].parallel, each) for name, each in peaks.items()
-            }
-            try:
-                add_measurements(file, found, Run.of(plan, None))
-            except (PlacementError, OSError) as error:  # the program has run, and its report comes next
-                tell(faults.unchanged_costs(str(file), str(error)))
-                return NO_PEAKS
-            if ending.was_interrupted:
-                tell(faults.interrupted_peaks(str(file), ending.seconds))
-            return peaks
-        reason = "no peak is known"
-    tell(faults.unchanged_costs(str(file), reason))
-    return NO_PEAKS
+        if not peaks:
+            problem = "no peak is known"
+    if problem is None:
+        measurements = {
+            name: Measurement(of_component[0].accelerators, None, plan[name].parallel, of_component)
+            for name, of_component in peaks.items()
+        }
+        try:
+            add_measurements(file, measurements, Run.of(plan, None))
+        except (PlacementError, OSError) as error:  # the program has run, and its report comes next
+            problem = str(error)
+    if problem is not None:
+        tell(faults.unchanged_costs(str(file), problem))
+        return NO_PEAKS
+    if ending.was_interrupted:
+        tell(faults.interrupted_peaks(str(file), ending.seconds))
+    return peaks
 
 
 def _known(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TypeAlias
 
-from rankplan._core import CLUSTER, Chunks
+from rankplan._core import CLUSTER, Chunks, RankSet
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
@@ -14,7 +15,7 @@ from rankplan.render.map.model import Notes
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.runtime.live.report import cut, live_lines
-from rankplan.runtime.usage.model import Compared, Difference, Live, LiveActor
+from rankplan.runtime.usage.model import Difference, Live, LiveActor
 
 _Places: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 """The accelerators of each rank: node ranks and local indices."""
@@ -31,21 +32,25 @@ def drawn(live: Live, suffix: str) -> str:
     components: list[Component] = []
     tips: dict[str, list[str]] = {}
     for name, places, texts in [*_planned(live), *_others(live)]:
-        if (component := _component(name, inventory, places)) is not None:
+        component = _component(name, inventory, places)
+        if component is not None:
             components.append(component)
             tips[name] = texts
-    marked = {} if live.compared is None else dict(live.compared.differing)
-    marked = {name: ranks for name, ranks in marked.items() if name in tips}
+    marked: dict[str, RankSet] = {}
+    if live.compared is not None:
+        marked = {name: ranks for name, ranks in live.compared.differing.items() if name in tips}
     legend = ["! and a red frame: not as planned"] if marked else []
     notes = Notes((*live_lines(live), *legend), tips, marked)
-    found, name = Plan(inventory, components), f"live: {live.address}"
-    return svg(found, name, notes=notes) if suffix == ".svg" else page(found, name, notes=notes)
+    plan = Plan(inventory, components)
+    title = f"live: {live.address}"
+    return svg(plan, title, notes=notes) if suffix == ".svg" else page(plan, title, notes=notes)
 
 
 def _component(name: str, inventory: Inventory, places: _Places) -> Component | None:
     """Return the component with these places, ``None`` if they are none that a plan could have."""
     try:
-        rule = Chunks([inventory.core.resource(*place) for one in places for place in one], len(places[0]))
+        resources = [inventory.core.resource(*place) for place in chain.from_iterable(places)]
+        rule = Chunks(resources, len(places[0]))
         return Component.place(name, inventory, (CLUSTER,), rule)
     except (PlacementError, IndexError):
         return None
@@ -53,7 +58,8 @@ def _component(name: str, inventory: Inventory, places: _Places) -> Component | 
 
 def _planned(live: Live) -> Iterator[tuple[str, _Places, list[str]]]:
     """Yield the components of the plan whose ranks are told: each rank's accelerators, and what is known of it."""
-    if (compared := live.compared) is None:
+    compared = live.compared
+    if compared is None:
         return
     actors: dict[tuple[str, int], list[LiveActor]] = {}
     for actor in live.actors:
@@ -61,34 +67,36 @@ def _planned(live: Live) -> Iterator[tuple[str, _Places, list[str]]]:
             for rank in ranks:
                 actors.setdefault((name, rank), []).append(actor)
     for name, places in compared.places.items():
-        differences = list(_of(compared, name))
+        differences = [difference for difference in compared.differences if difference.component == name]
         if list(places) == list(range(len(compared.plan[name]))):
             texts = [_text(rank, actors.get((name, rank), ()), differences) for rank in places]
             yield name, list(places.values()), texts
 
 
-def _of(compared: Compared, name: str) -> Iterator[Difference]:
-    return (one for one in compared.differences if one.component == name)
-
-
 def _text(rank: int, actors: Sequence[LiveActor], differences: Sequence[Difference]) -> str:
     """Return one line about a rank: the actors in its bundle, and what differs."""
     texts = [cut(actor.title) for actor in actors[:2]]
-    for one in differences:
-        if rank in one.ranks:
-            texts.append(one.found if one.kind == "group-spans" else f"planned {one.planned}, found {one.found}")
+    for difference in differences:
+        if rank not in difference.ranks:
+            continue
+        if difference.kind == "group-spans":
+            texts.append(difference.found)
+        else:
+            texts.append(f"planned {difference.planned}, found {difference.found}")
     return "; ".join(texts) or "no actor"
 
 
 def _others(live: Live) -> Iterator[tuple[str, _Places, list[str]]]:
     """Yield the actors that are no rank of the plan, by job, class and number of accelerators."""
-    found: dict[tuple[str, int], list[LiveActor]] = {}
+    groups: dict[tuple[str, int], list[LiveActor]] = {}
     for actor in live.actors:
         if actor.node is not None and actor.accelerators and not actor.ranks:
             kind = actor.class_name if actor.reserved else f"({actor.class_name})"
-            found.setdefault((cut(f"job {actor.job}: {kind}"), len(actor.accelerators)), []).append(actor)
-    sizes: dict[str, int] = {}
-    for (name, size), actors in found.items():
-        several = sizes.setdefault(name, size) != size
+            name = cut(f"job {actor.job}: {kind}")
+            groups.setdefault((name, len(actor.accelerators)), []).append(actor)
+    first_sizes: dict[str, int] = {}
+    for (name, size), actors in groups.items():
+        has_other_size = first_sizes.setdefault(name, size) != size
+        title = f"{name} x{size}" if has_other_size else name
         places = [[(actor.node or 0, index) for index in actor.accelerators or ()] for actor in actors]
-        yield f"{name} x{size}" if several else name, places, [cut(actor.title) for actor in actors]
+        yield title, places, [cut(actor.title) for actor in actors]

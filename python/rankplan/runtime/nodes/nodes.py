@@ -171,8 +171,10 @@ def _reject_shared_ranks(by_ranks: Mapping[RankSet, Sequence[_Statement]], sourc
     claimed = RankSet()
     for ranks, statements in by_ranks.items():
         if len(statements) > len(ranks) or ranks & claimed:
-            overlapping = chain.from_iterable(some for other, some in by_ranks.items() if other & ranks)
-            claims = [f"{node} has {text!r}" for node, text in overlapping]
+            claims = []
+            for other_ranks, other_statements in by_ranks.items():
+                if other_ranks & ranks:
+                    claims += [f"{node} has {text!r}" for node, text in other_statements]
             raise faults.rank_on_several(source, claims)
         claimed |= ranks
 
@@ -231,10 +233,12 @@ class Nodes:
         """
         present = range(self.inventory.num_nodes)
         places = present_nodes(planned, self.inventory)
-        others = iter(sorted({*present} - {*places}))
-        order: dict[int, None] = {}
+        unnamed = iter(sorted({*present} - {*places}))
+        order: dict[int, None] = {}  # as an ordered set
         for place in places:
-            rank = next(others, None) if place is None or place in order else place
+            rank = place
+            if place is None or place in order:
+                rank = next(unnamed, None)
             if rank is not None:
                 order[rank] = None
         order |= dict.fromkeys(present)
@@ -255,12 +259,12 @@ class Nodes:
         faults of `topology_faults` against its rules.
         """
         nodes = self.of_plan(planned)
-        found = fitted(components, nodes.inventory)
-        if found:
-            parts = {component.name: component for component in found}
-            rules, labelled = components[0].plan_rules, not self.simulated
-            check_topology(rules, parts, found[0].inventory, labelled=labelled, complete=complete)
-        return nodes, found
+        on_nodes = fitted(components, nodes.inventory)
+        if on_nodes:
+            by_name = {component.name: component for component in on_nodes}
+            rules = components[0].plan_rules
+            check_topology(rules, by_name, on_nodes[0].inventory, labelled=not self.simulated, complete=complete)
+        return nodes, on_nodes
 
     def machine(self, rank: int) -> str:
         """Return the name of the machine that a node runs on: simulated nodes share one."""
