@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -56,17 +57,18 @@ def started(
     ``first`` is the row of rank 0, which may be running already, and ``search`` gets its port. The default of
     ``timeout`` depends on the specs. If one fails, newcomers are left to the caller.
     """
-    component, terms, node = crew.component, crew.terms, first.cluster_node_rank
-    address, machine = nodes.address(node), nodes.machine(node)
+    component = crew.component
+    worker = crew.terms.worker
+    node = first.cluster_node_rank
+    address = nodes.address(node)
+    machine = nodes.machine(node)
     if timeout is None:
-        crowds = Counter(nodes.machine(spec.placement.cluster_node_rank) for spec in specs)
-        timeout = launch_timeout(max(crowds.values()))
+        ranks_on = Counter(nodes.machine(spec.placement.cluster_node_rank) for spec in specs)
+        timeout = launch_timeout(max(ranks_on.values()))
     undone = "restarted" if restarts else "launched"
-    what, advice = (
-        f"{terms.worker[0].__name__} or its arguments",
-        "open files, locks and connections in the constructor",
-    )
-    payload = ray.put(pickled(component, what, terms.worker, advice))
+    content = f"{worker[0].__name__} or its arguments"
+    advice = "open files, locks and connections in the constructor"
+    payload = ray.put(pickled(component, content, worker, advice))
     log_level = logging.getLogger("rankplan").level or logging.INFO
     setup = ray.put(
         GroupSetup(address, nodes.exports, _import_path(), log_level, pickle.dumps(nodes), restarts=restarts)
@@ -86,7 +88,7 @@ def started(
             else:  # rank 0 runs, and may be busy
                 port = _port_on(nodes.ids[node], choice)
             starts = [rank.actor.start.remote(rank.spec, setup, port, payload) for rank in newcomers]
-            master_port, *found = collect([port, *starts], timeout, tell)
+            master_port, *started_reports = collect([port, *starts], timeout, tell)
         except Failed as failed:
             crew.check_open()  # the ranks may have failed because the cluster was closed
             # the first answer is the free port, on the node of rank 0
@@ -97,30 +99,37 @@ def started(
             late = {max(0, index - 1) for index in unanswered.pending}
             raise _not_up(component, newcomers, late, timeout, undone) from None
         PORTS.give_back(search, machine, set(choice) - {master_port})
-    reports = verified(component, newcomers, found)
+    reports = verified(component, newcomers, started_reports)
     if not nodes.simulated and (unbound := unbound_text(reports)):
         _logger.warning("%s: %s", component, unbound)
     master = Master(address, master_port, machine)
-    up = [replace(rank, pid=one.pid, masters=(master,)) for rank, one in zip(newcomers, reports, strict=True)]
+    up = [replace(rank, pid=report.pid, masters=(master,)) for rank, report in zip(newcomers, reports, strict=True)]
     return up, master, reports
 
 
 def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRank]:
     """Create the actors of these ranks, on their nodes or in their reservation, and add them to the crew."""
-    held, terms = crew.reservation, crew.terms
-    name, at_a_time = crew.component, terms.max_concurrency
-    strategies = [held.strategy(name, spec.placement, nodes) if held else pinned(spec.node_id) for spec in specs]
-    is_async = has_async_methods(terms.worker[0])
+    name = crew.component
+    reservation = crew.reservation
+    at_a_time = crew.terms.max_concurrency
+    strategies: list[Any] = []
+    for spec in specs:
+        if reservation is None:
+            strategies.append(pinned(spec.node_id))
+        else:
+            strategies.append(reservation.strategy(name, spec.placement, nodes))
+    is_async = has_async_methods(crew.terms.worker[0])
     kind, threads = (AsyncHostActor, [at_a_time or 1]) if is_async else (HostActor, [])
-    newcomers, driver = [], own_address()
+    driver = own_address()
+    newcomers = []
     for spec, strategy in zip(specs, strategies, strict=True):
         # a reservation has what its ranks need, for them and for what they start
-        amounts = {} if held else spec.amounts()
+        amounts = {} if reservation is not None else spec.amounts()
         options = {"runtime_env": spec.runtime_env(), "max_concurrency": at_a_time, **amounts}
-        given = {key: value for key, value in options.items() if value is not None}
-        create = kind.options(scheduling_strategy=strategy, **given).remote
-        rank = partial(create, f"{name}:{spec.placement.rank}", driver, *threads)
-        newcomers.append(crew.add(spec, partial(ask, rank)))
+        stated_options = {key: value for key, value in options.items() if value is not None}
+        create = kind.options(scheduling_strategy=strategy, **stated_options).remote
+        actor = partial(create, f"{name}:{spec.placement.rank}", driver, *threads)
+        newcomers.append(crew.add(spec, partial(ask, actor)))
     return newcomers
 
 
@@ -129,16 +138,18 @@ _free_block = ray.remote(num_cpus=0)(free_block)
 
 def _port_on(node_id: str, choice: range) -> ray.ObjectRef[int | None]:
     """Find a free port on a node whose ranks may be busy."""
-    found: ray.ObjectRef[int | None] = ask(
+    port: ray.ObjectRef[int | None] = ask(
         lambda: _free_block.options(scheduling_strategy=pinned(node_id)).remote(choice, 1)
     )
-    return found
+    return port
 
 
 def new_master(crew: Crew, nodes: Nodes, first: Placement, search: object) -> Master:
     """Return where the ranks of a crew, without newcomers, may meet again; ``first`` is the row of rank 0."""
     node = first.cluster_node_rank
-    address, machine, choice = nodes.address(node), nodes.machine(node), PORTS.choice(search, nodes.machine(node), 1)
+    address = nodes.address(node)
+    machine = nodes.machine(node)
+    choice = PORTS.choice(search, machine, 1)
     (answer,) = outcomes([_port_on(nodes.ids[node], choice)], timeouts.ENVIRONMENT)
     if not isinstance(answer, int):
         why = f"it {answer.reason}" if isinstance(answer, Fault) else "none of the ports tried is free"
@@ -151,23 +162,21 @@ def new_master(crew: Crew, nodes: Nodes, first: Placement, search: object) -> Ma
 def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float, undone: str) -> LaunchError:
     """Return the error with the state of the late ranks, which must not have been killed yet."""
     try:
-        bare = {index for index in late if not has_process(ranks[index].actor)}
+        unborn = {index for index in late if not has_process(ranks[index].actor)}
+        if 0 in unborn:
+            late = unborn  # the others wait for the port of rank 0
+        states = []
+        for indices, state in ((unborn, "no process yet"), (late - unborn, "still importing or constructing")):
+            rows = [ranks[index].placement for index in indices]
+            if rows:
+                nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
+                states.append(f"{ranks_text({row.rank for row in rows})} on {nodes}: {state}")
+        why = f" ({'; '.join(states)}); check what blocks them, or allow more time (timeout)"
     except HeadSilent as silent:
-        first = ranks[min(late)].placement
-        text = f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is "
-        text += f"not {undone}: {silent}"
-        return LaunchError(text, component, first.rank, first.cluster_node_rank)
-    if 0 in bare:
-        late = bare  # the others wait for the port of rank 0
-    states = []
-    for indices, state in ((bare, "no process yet"), (late - bare, "still importing or constructing")):
-        rows = [ranks[index].placement for index in indices]
-        if rows:
-            nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
-            states.append(f"{ranks_text({row.rank for row in rows})} on {nodes}: {state}")
+        why = f": {silent}"
     first = ranks[min(late)].placement
-    text = f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is not "
-    text += f"{undone} ({'; '.join(states)}); check what blocks them, or allow more time (timeout)"
+    text = f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s"
+    text += f", so the group is not {undone}{why}"
     return LaunchError(text, component, first.rank, first.cluster_node_rank)
 
 
@@ -180,16 +189,18 @@ def _import_path() -> list[str]:
 
 def verified(component: str, ranks: Sequence[LiveRank], reports: Sequence[RankReport]) -> list[RankReport]:
     """Return the reports of these ranks, with the node ranks of their plan; raises ``LaunchError`` if they differ."""
-    lines, first = [], None
+    lines = []
+    first = None
     for rank, report in zip(ranks, reports, strict=True):
         row = rank.placement
-        found = list(differences(rank.spec, report, rank.pid))
-        first = first or (row if found else None)
-        lines += [f"rank {row.rank} (node {row.cluster_node_rank}, pid {report.pid}): {line}" for line in found]
+        for difference in differences(rank.spec, report, rank.pid):
+            first = first or row
+            lines.append(f"rank {row.rank} (node {row.cluster_node_rank}, pid {report.pid}): {difference}")
     rows = [rank.placement for rank in ranks]
-    for one, other, uuid in shared_devices(rows, [report.uuids for report in reports]):
-        first = first or rows[one]
-        lines.append(f"ranks {rows[other].rank} and {rows[one].rank} both see {uuid}, but share no device in the plan")
+    for later, earlier, uuid in shared_devices(rows, [report.uuids for report in reports]):
+        first = first or rows[later]
+        pair = f"ranks {rows[earlier].rank} and {rows[later].rank}"
+        lines.append(f"{pair} both see {uuid}, but share no device in the plan")
     if first is not None:
         more = f"\n  and {len(lines) - 10} more" if len(lines) > 10 else ""
         text = "\n  ".join([f"{component} differs from its plan:", *lines[:10]]) + more
