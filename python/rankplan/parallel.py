@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.frozen import frozen
 from rankplan.words import as_int, must_be, shown
-
-ORDER = "tp-cp-ep-dp-pp"
-"""The order of slots, fastest first: ``order`` of Megatron-LM's ``parallel_state.initialize_model_parallel``."""
-ENGINE_ORDER = "tp-cp-ep-pp-dp"
-"""The order of inference engines: the slots of an engine are consecutive."""
 
 MEGATRON = {
     "tp": ("tensor_model_parallel_size",),
@@ -46,6 +41,11 @@ class Parallel:
 
     Raises `PlacementError` (``invalid-value``) for a size that is not a whole number of 1 or more, or a bad order.
     """
+
+    ORDER: ClassVar[str] = "tp-cp-ep-dp-pp"
+    """The usual ``order``, that of Megatron-LM's ``parallel_state.initialize_model_parallel``."""
+    ENGINE_ORDER: ClassVar[str] = "tp-cp-ep-pp-dp"
+    """The ``order`` of inference engines: the slots of an engine are consecutive."""
 
     tp: int = 1
     cp: int = 1
@@ -130,12 +130,14 @@ class Parallel:
 def order_fault(order: Any) -> Diagnostic | None:
     """Return the fault of an order that does not name each kind once, or ``None``."""
     names = order.split("-") if isinstance(order, str) else []
-    known = ORDER.split("-")
+    known = Parallel.ORDER.split("-")
     if sorted(names) == sorted(known):
         return None
     message = f"`order` is {shown(order)}; it must name tp, cp, ep, dp and pp once each, fastest first"
     missing = [name for name in known if name not in names]
-    help = f"add {', '.join(missing)}" if 0 < len(missing) < 5 and set(names) < set(known) else f"write {ORDER}"
+    help = (
+        f"add {', '.join(missing)}" if 0 < len(missing) < 5 and set(names) < set(known) else f"write {Parallel.ORDER}"
+    )
     return Diagnostic("invalid-value", message, help)
 
 

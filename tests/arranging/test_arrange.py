@@ -15,14 +15,14 @@ from rankplan import ComponentPlacement, Inventory, Plan, arrange
 from rankplan._core import Chunks, Hierarchy, Problem, RankSet, pack_segments
 from rankplan.cli import main
 from rankplan.errors import PlacementError
-from rankplan.parallel import ORDER, Parallel
+from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.rules import GROUP_KINDS
 from rankplan.rlinf import with_section
 from support.oracle_arrange import CLASSES, Case
 from support.outcomes import at_least, outcome
 
-ORDERS = [ORDER, "tp-cp-ep-pp-dp", "dp-pp-tp-ep-cp"]
+ORDERS = [Parallel.ORDER, "tp-cp-ep-pp-dp", "dp-pp-tp-ep-cp"]
 
 
 @st.composite

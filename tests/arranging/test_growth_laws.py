@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rankplan import Chunks, Inventory, Packed, Plan, RankMap, replan
 from rankplan.arranging.replanned import Replanned
 from rankplan.errors import PlacementError
-from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from support.growth import LEVELS, assert_same_rows, cluster, hosts, job
 from support.oracle_arrange import Case
@@ -247,8 +247,8 @@ _SIZE = st.sampled_from([1, 2, 4])
 def test_sizes_and_rules_of_processes(data: st.DataObject) -> None:
     """Old processes keep everything, new ones fill whole nodes, and it can be undone, whatever the sizes and rules."""
     sizes = {kind: data.draw(_SIZE) for kind in ("tp", "cp", "ep", "etp", "fsdp")}
-    order = data.draw(st.sampled_from([ENGINE_ORDER, "tp-cp-ep-dp-pp"]))
-    parallel = Parallel(**sizes, pp=data.draw(_SIZE) if order == ENGINE_ORDER else 1, order=order)
+    order = data.draw(st.sampled_from([Parallel.ENGINE_ORDER, "tp-cp-ep-dp-pp"]))
+    parallel = Parallel(**sizes, pp=data.draw(_SIZE) if order == Parallel.ENGINE_ORDER else 1, order=order)
     each, count = data.draw(_SIZE), data.draw(st.integers(1, 6))
     inventory, used = Inventory.uniform(40, 4), Inventory.uniform(count, 4)
     total = 4 * count

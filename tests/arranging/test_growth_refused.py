@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rankplan import Plan, replan
 from rankplan.errors import PlacementError
-from rankplan.parallel import ENGINE_ORDER
+from rankplan.parallel import Parallel
 from support.growth import NODES, TWO, WHOLE, engines, job
 
 
@@ -89,7 +89,7 @@ from support.growth import NODES, TWO, WHOLE, engines, job
             {"grow": {"actor": 1}},
             "invalid-value",
             "the last data group of actor is not its last ranks: pp comes after dp",
-            f"use an order with dp last, such as {ENGINE_ORDER}",
+            f"use an order with dp last, such as {Parallel.ENGINE_ORDER}",
         ),
         (
             job(TWO, {}, actor=("0-15", {"tp": 2, "pp": 2})),

@@ -20,7 +20,7 @@ from rankplan.arranging.shrinking import Shrinking
 from rankplan.arranging.task import Task
 from rankplan.cli import main
 from rankplan.errors import PlacementError
-from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.rules import Rules
 from rankplan.render.changes import replan_lines
@@ -205,7 +205,9 @@ def test_a_whole_node_rank_leaves_if_all_its_components_use_the_accelerator() ->
 
 
 def test_without_a_spare_the_last_data_groups_go_and_ranks_keep_their_numbers() -> None:
-    before = plan(cluster(6), actor=("0-23", Parallel(tp=8)), rollout=("24-47", Parallel(tp=4, order=ENGINE_ORDER)))
+    before = plan(
+        cluster(6), actor=("0-23", Parallel(tp=8)), rollout=("24-47", Parallel(tp=4, order=Parallel.ENGINE_ORDER))
+    )
     with pytest.raises(PlacementError) as refused:
         replan(before, before.inventory, without=["node-1"])
     assert refused.value.code == "no-spare"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from rankplan import Inventory, Parallel, PlacementError, load_config
 from rankplan.dialects import dialect_of
-from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf.dialect import DIALECT as rlinf
 from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
@@ -33,10 +32,13 @@ SIZED_ROLES = [
     (role("megatron_infer", MEGATRON | {"expert_tensor_parallel_size": 1}), replace(TRAINED, etp=1)),
     (role("megatron_train", {"tensor_model_parallel_size": 4, "sequence_parallel": True}), Parallel(tp=4)),
     (role("deepspeed_train", {"zero_optimization": {"stage": 3}}), Parallel()),
-    (role("vllm", {"tensor_parallel_size": 4}), Parallel(tp=4, order=ENGINE_ORDER)),
-    (role("vllm", {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}), Parallel(tp=4, pp=2, order=ENGINE_ORDER)),
-    (role("sglang", {"tp_size": 2, "pp_size": 2}, per_worker=4), Parallel(tp=2, pp=2, order=ENGINE_ORDER)),
-    (role("sglang", {"tensor_parallel_size": 4}, per_worker=4), Parallel(tp=4, order=ENGINE_ORDER)),
+    (role("vllm", {"tensor_parallel_size": 4}), Parallel(tp=4, order=Parallel.ENGINE_ORDER)),
+    (
+        role("vllm", {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}),
+        Parallel(tp=4, pp=2, order=Parallel.ENGINE_ORDER),
+    ),
+    (role("sglang", {"tp_size": 2, "pp_size": 2}, per_worker=4), Parallel(tp=2, pp=2, order=Parallel.ENGINE_ORDER)),
+    (role("sglang", {"tensor_parallel_size": 4}, per_worker=4), Parallel(tp=4, order=Parallel.ENGINE_ORDER)),
     ({"device_mapping": "list(range(0,16))"}, Parallel()),
     ({"world_size": 4}, Parallel()),
 ]
@@ -56,19 +58,19 @@ SIZED_FLAGS: list[tuple[dict[str, Any], dict[str, Parallel]]] = [
             "rollout_num_gpus": 8,
             "rollout_num_gpus_per_engine": 4,
         },
-        {"actor": Parallel(tp=4), "rollout": Parallel(tp=4, order=ENGINE_ORDER)},
+        {"actor": Parallel(tp=4), "rollout": Parallel(tp=4, order=Parallel.ENGINE_ORDER)},
     ),
     (
         {"actor_num_nodes": 2, "colocate": True, "rollout_num_gpus_per_engine": 16, "sglang_pipeline_parallel_size": 2},
-        {"actor": Parallel(), "rollout": Parallel(tp=8, pp=2, order=ENGINE_ORDER)},
+        {"actor": Parallel(), "rollout": Parallel(tp=8, pp=2, order=Parallel.ENGINE_ORDER)},
     ),
     (
         {"actor_num_nodes": 1, "colocate": True, "rollout_num_gpus_per_engine": 8, "sglang_ep_size": 4},
-        {"actor": Parallel(), "rollout": Parallel(tp=8, ep=4, etp=2, order=ENGINE_ORDER)},
+        {"actor": Parallel(), "rollout": Parallel(tp=8, ep=4, etp=2, order=Parallel.ENGINE_ORDER)},
     ),
     (
         {"actor_num_nodes": 1, "use_critic": True, "colocate": True, "tensor_model_parallel_size": 2},
-        {"actor": Parallel(tp=2), "critic": Parallel(tp=2), "rollout": Parallel(order=ENGINE_ORDER)},
+        {"actor": Parallel(tp=2), "critic": Parallel(tp=2), "rollout": Parallel(order=Parallel.ENGINE_ORDER)},
     ),
 ]
 
@@ -86,7 +88,7 @@ SIZED_SECTIONS: list[tuple[dict[str, Any], dict[str, Parallel]]] = [
     ({"actor": {"model": {"context_parallel_size": 2}}}, {"actor": Parallel(cp=2), "env": Parallel()}),
     ({"actor": {"model": {"tensor_model_parallel_size": 1}}}, {"actor": Parallel(), "env": Parallel()}),
     ({"actor": "${actor}", "env": {"model": "resnet"}}, {"actor": Parallel(), "env": Parallel()}),
-    ({"env": {"tensor_parallel_size": 2}}, {"actor": Parallel(), "env": Parallel(tp=2, order=ENGINE_ORDER)}),
+    ({"env": {"tensor_parallel_size": 2}}, {"actor": Parallel(), "env": Parallel(tp=2, order=Parallel.ENGINE_ORDER)}),
     ({}, {"actor": Parallel(), "env": Parallel()}),
 ]
 

@@ -25,7 +25,6 @@ from rankplan import (
     WeightMap,
     load_config,
 )
-from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.fitting import fitted
 from rankplan.rlinf.dialect import DIALECT as rlinf
@@ -37,7 +36,7 @@ from support.rejected.parallel import REFUSED, WARNED
 
 KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp")
 SIZES = ("tp", "cp", "ep", "etp", "pp")
-ORDERS = ["-".join(order) for order in permutations(ORDER.split("-"))]
+ORDERS = ["-".join(order) for order in permutations(Parallel.ORDER.split("-"))]
 
 # ------------------------------------------------------------------------------------------- generated components
 
@@ -454,12 +453,12 @@ def test_experts_divide_the_same_slots() -> None:
 
 
 def test_without_experts_their_data_groups_are_the_data_groups() -> None:
-    one = actor("0-7", {"tp": 2, "pp": 2, "order": ENGINE_ORDER})
+    one = actor("0-7", {"tp": 2, "pp": 2, "order": Parallel.ENGINE_ORDER})
     assert list(one.groups("edp")) == list(one.groups("dp")) and len(one.groups("ep")) == 8
 
 
 def test_engines_have_consecutive_slots() -> None:
-    one = actor("all:0-3", {"tp": 2, "pp": 2, "order": ENGINE_ORDER})
+    one = actor("all:0-3", {"tp": 2, "pp": 2, "order": Parallel.ENGINE_ORDER})
     assert one.slots == 16 and one.mesh() == ((4, 2, 2), ("dp", "pp", "tp"))
     assert one.coordinates(1) == [{"tp": t, "dp": 1, "pp": p} for p in range(2) for t in range(2)]
 
@@ -501,7 +500,7 @@ def test_an_unknown_rank(rank: int) -> None:
 
 
 def test_sizes_are_a_value() -> None:
-    one = Parallel(tp=4, pp=2, order=ENGINE_ORDER)
+    one = Parallel(tp=4, pp=2, order=Parallel.ENGINE_ORDER)
     assert pickle.loads(pickle.dumps(one)) == one and hash(one) == hash(replace(one)) and one != Parallel(tp=4)
     assert repr(one) == "Parallel(tp=4, pp=2, order='tp-cp-ep-pp-dp')" and repr(Parallel()) == "Parallel()"
     assert Parallel(tp=numpy.int64(4)) == Parallel(tp=4)
@@ -630,7 +629,7 @@ def test_a_saved_plan_keeps_sizes_and_order(component: Component) -> None:
 
 
 def test_a_plan_file_has_the_sizes_that_are_stated(tmp_path: Path) -> None:
-    one = actor("all", {"tp": 2, "dp": 4, "pp": 2, "order": ORDER})
+    one = actor("all", {"tp": 2, "dp": 4, "pp": 2, "order": Parallel.ORDER})
     (path := tmp_path / "plan.json").write_text("")
     Plan(one.inventory, [one]).save(path)
     assert '"parallel": {"tp": 2, "pp": 2, "dp": 4}' in path.read_text()

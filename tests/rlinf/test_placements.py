@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
-from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import (
     HybridComponentPlacement,
     ModelParallelComponentPlacement,
@@ -89,7 +88,7 @@ def test_a_collocated_rollout_is_interleaved_so_that_the_actor_can_hand_over_its
     )
     assert devices(plan, "rollout") == rows
     assert plan["rollout"].rule == Packed(0, 7, rollout * pipeline, max(actor // rollout, 1))
-    assert plan["rollout"].parallel == Parallel(tp=rollout, pp=pipeline, order=ENGINE_ORDER)
+    assert plan["rollout"].parallel == Parallel(tp=rollout, pp=pipeline, order=Parallel.ENGINE_ORDER)
     assert plan["actor"].rule == plan["reward"].rule == Packed(0, 7, 1, 1)
     assert plan["actor"].parallel == Parallel(tp=actor)
 

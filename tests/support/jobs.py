@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from rankplan import Inventory, Parallel, PlacementError, Plan, Request
 from rankplan._core import Chunks, Packed, Pool, RankMap
 from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
-from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.component import Component, PlacementMode, Rule, Settings
 from rankplan.plans.rules import Rules
 from rankplan.rlinf import with_section
@@ -127,7 +126,7 @@ def _sized(draw: st.DrawFn, component: Component) -> Component:
     sizes: dict[str, Any] = {}
     for kind in draw(st.lists(st.sampled_from(["tp", "pp", "cp", "ep", "fsdp"]), max_size=2, unique=True)):
         sizes[kind] = draw(st.sampled_from([size for size in range(1, slots + 1) if slots % size == 0]))
-    order = draw(st.sampled_from([ORDER, ENGINE_ORDER, "dp-tp-cp-ep-pp"]))
+    order = draw(st.sampled_from([Parallel.ORDER, Parallel.ENGINE_ORDER, "dp-tp-cp-ep-pp"]))
     with suppress(PlacementError):
         return component.with_settings(parallel=Parallel(**sizes, order=order))
     return component

@@ -15,7 +15,7 @@ from rankplan.arranging.repair import lists_of, placed, rule_of
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
+from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component, Rule
 
 
@@ -36,7 +36,7 @@ def resized(component: Component, inventory: Inventory, rule: Rule, data_groups:
 
 def reject_without_groups(component: Component) -> None:
     """Raise `PlacementError` (``invalid-value``) for a component whose data groups are not known."""
-    if not (component.parallel.stated or component.engines > 1 or component.parallel.order == ENGINE_ORDER):
+    if not (component.parallel.stated or component.engines > 1 or component.parallel.order == Parallel.ENGINE_ORDER):
         raise PlacementError([faults.unknown_groups(component.name, len(component))])
 
 
@@ -59,7 +59,7 @@ class Together:
         kinds = parallel.order.split("-")
         inside = [kind for kind in kinds[kinds.index("dp") + 1 :] if getattr(parallel, kind) != 1]
         if inside:
-            raise PlacementError([faults.inside_of_dp(component.name, inside[0], ENGINE_ORDER)])
+            raise PlacementError([faults.inside_of_dp(component.name, inside[0], Parallel.ENGINE_ORDER)])
         count, each = num_data_groups(component), len(layout.slots_of(len(component) - 1))
         groups = lcm(_sharded(parallel), each // gcd(each, parallel.dense))
         processes = groups * parallel.dense // each

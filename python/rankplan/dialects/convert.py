@@ -18,7 +18,7 @@ from rankplan.frozen import frozen
 from rankplan.guests.doors import GuestError
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import ENGINE_ORDER
+from rankplan.parallel import Parallel
 from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.read.text.load import load_config
@@ -149,7 +149,7 @@ def _changes(component: Component, other: Component, to: str) -> Iterator[tuple[
         mine, theirs, usual = (getattr(one, name) for one in (component, other, USUAL_SETTINGS))
         lost, value = mine != usual, theirs if mine == usual else mine
         if name == "parallel":
-            lost = mine.stated or (mine.order == ENGINE_ORDER and theirs.stated)
+            lost = mine.stated or (mine.order == Parallel.ENGINE_ORDER and theirs.stated)
             if _other_groups(component, other):
                 sizes = (mine if mine.stated else "tp 1") if lost else theirs
                 yield lost, f"its parallel sizes, {sizes}"

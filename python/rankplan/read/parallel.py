@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan._core import MAX_PROCESSES
-from rankplan.parallel import ORDER, Parallel, order_fault
+from rankplan.parallel import Parallel, order_fault
 from rankplan.read.record import Field, Record
 from rankplan.read.simple import whole_number
 from rankplan.read.text.invalid import invalid, unlike
@@ -14,6 +14,7 @@ from rankplan.read.text.unresolved import unresolved
 
 _TEXT = {"type": "string", "pattern": r"^\s*([dtpce]\s*[1-9][0-9]*\s*)+$", "examples": ["d4t2p1"]}
 _SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_PROCESSES}
+_ORDER = {"type": "string", "default": Parallel.ORDER}
 _read_size = whole_number(1, MAX_PROCESSES)
 
 
@@ -39,9 +40,7 @@ PARALLEL = Record(
         "pp": _size("Slots that divide the layers of a model."),
         "dp": Field(_read_size, "Slots that divide the samples; follows from the other sizes.", _SIZE, optional=True),
         "fsdp": _size("Consecutive slots of a data group that shard the parameters."),
-        "order": Field(
-            _order, "The order in which slots are numbered, fastest first.", {"type": "string", "default": ORDER}
-        ),
+        "order": Field(_order, "The order in which slots are numbered, fastest first.", _ORDER),
     },
 )
 

@@ -10,7 +10,7 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
-from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
+from rankplan.parallel import Parallel
 from rankplan.plans.rules import component_names
 from rankplan.read.text.reader import misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
@@ -103,7 +103,7 @@ def sizes_at(section: Config, keys: SizeKeys, **defaults: int) -> RoleSizes | No
             )  # two roles may have one section
     if "ep" in paths:
         sizes.setdefault("etp", sizes.get("tp", 1))
-    return RoleSizes(Parallel(**sizes, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
+    return RoleSizes(Parallel(**sizes, order=Parallel.ENGINE_ORDER if keys is ENGINE else Parallel.ORDER), paths)
 
 
 def _size(section: Config, value: Any, path: KeyPath) -> int:

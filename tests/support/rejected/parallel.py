@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.parallel import ENGINE_ORDER
+from rankplan.parallel import Parallel
 
 REFUSED = [
     # placement, parallel, place in the file, code: message, help
@@ -182,7 +182,7 @@ WARNED = [
     ),
     (
         "all:0-3",
-        {"tp": 16, "order": ENGINE_ORDER},
+        {"tp": 16, "order": Parallel.ENGINE_ORDER},
         "4x8",
         "group-spans: actor: 2 of 2 tensor groups span nodes; the first is group 0 (devices 0-15) on nodes 0-1",
         "use tp 8 or less: nodes have at most 8 devices",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from rankplan.dialects.keys.key import SECTION, Key, Kind, flag_name, path_of, read_value
 from rankplan.dialects.keys.sisters import is_size, same_size
 from rankplan.dialects.keys.system import NO_SYSTEM, System
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
-from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _UNSET: Any = object()
+
+SizeKeys: TypeAlias = Mapping[str, Key[Any] | Sequence[Key[Any]]]
+"""The key, or the keys, of each kind of parallel size (``tp``)."""
 
 
 class Config:
@@ -368,9 +371,7 @@ class Config:
         programs = [program for program in self.programs if program.part == name]
         return self.of(programs[-1]) if programs else None
 
-    def parallel(
-        self, keys: Mapping[str, Key[Any] | Sequence[Key[Any]]], *, order: str = ORDER, at: Key[Any] | None = None
-    ) -> Sizes:
+    def parallel(self, keys: SizeKeys, *, order: str = Parallel.ORDER, at: Key[Any] | None = None) -> Sizes:
         """Return the parallel sizes at these keys, by kind; no sizes if any is invalid.
 
         The place of all of them is the section, or that of the key ``at``.

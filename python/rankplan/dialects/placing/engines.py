@@ -6,7 +6,7 @@ from rankplan._core import Inventory as Core
 from rankplan._core import Taken
 from rankplan.errors import Diagnostic, Where
 from rankplan.frozen import frozen
-from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.parallel import Parallel
 from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
 
@@ -27,7 +27,7 @@ class Engine:
 
 def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:
     """Return the sizes of an engine; experts of an engine with pipeline stages are not counted."""
-    return Parallel(tp=tp, pp=pp, ep=ep if pp == 1 else 1, order=ENGINE_ORDER)
+    return Parallel(tp=tp, pp=pp, ep=ep if pp == 1 else 1, order=Parallel.ENGINE_ORDER)
 
 
 def engine_faults(name: str, engine: Engine, each: int, pool: Taken, core: Core) -> list[Diagnostic]:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from rankplan import Diagnostic, Label, Parallel, PlacementError
 from rankplan.frozen import frozen
-from rankplan.parallel import ENGINE_ORDER
 from rankplan.sdk.words import nearest
 
 __all__ = [
@@ -216,7 +215,7 @@ def _allocation(part: _Part, match: re.Match[str], backend: str) -> Allocation:
     each = 1
     if backend in INFERENCE:
         each = parallel.tp * parallel.pp
-        parallel = replace(parallel, order=ENGINE_ORDER)
+        parallel = replace(parallel, order=Parallel.ENGINE_ORDER)
     return Allocation(backend, match["name"], parallel, world, each)
 
 

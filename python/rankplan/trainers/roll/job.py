@@ -18,11 +18,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
-from rankplan import Diagnostic, Faults, Inventory, PlacementError, RankSet
+from rankplan import Diagnostic, Faults, Inventory, Parallel, PlacementError, RankSet
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
-from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.node_order import first_nodes, reordered
 from rankplan.read.components import ASSUMED, lacks_accelerators
 from rankplan.read.text.unresolved import unresolved
@@ -394,7 +393,7 @@ def _strategy(role: Config) -> _Strategy | None:
     settings = _settings(role, is_vllm=name == _VLLM)
     _reject_sisters(settings, name or "")
     count = len(role.faults)
-    order = ENGINE_ORDER if name in _SIZES else ORDER
+    order = Parallel.ENGINE_ORDER if name in _SIZES else Parallel.ORDER
     sizes = settings.parallel(_SIZES.get(name or "", keys.MEGATRON_SIZES), order=order)
     if len(role.faults) > count:
         return None

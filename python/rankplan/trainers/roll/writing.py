@@ -8,7 +8,6 @@ from typing import Any
 
 from rankplan import Component, Inventory, Parallel, Plan
 from rankplan._core import WHOLE_NODE
-from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.read.components import resource_lists
 from rankplan.sdk import Key
 from rankplan.trainers.roll import keys
@@ -73,9 +72,9 @@ def _put(config: dict[str, Any], name: str, role: dict[str, Any]) -> bool:
 
 def _workers(parallel: Parallel, each: int) -> dict[str, Any]:
     """Return the accelerators of a worker, by the strategy that has these sizes if one does."""
-    if parallel.order == ENGINE_ORDER and each == parallel.tp * parallel.pp == parallel.dense:
+    if parallel.order == Parallel.ENGINE_ORDER and each == parallel.tp * parallel.pp == parallel.dense:
         return _strategy("vllm", keys.VLLM_SIZES, parallel)  # whose workers have as many accelerators
-    if parallel.order == ORDER and parallel.dense * parallel.expert > 1 == each:
+    if parallel.order == Parallel.ORDER and parallel.dense * parallel.expert > 1 == each:
         return _strategy("megatron_train", keys.MEGATRON_SIZES, parallel)
     return {keys.GPUS_PER_WORKER.name: each} if each > 1 else {}
 

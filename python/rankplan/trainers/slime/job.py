@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from rankplan import Actors, Parallel
 from rankplan._core import step_sizes
 from rankplan.errors import NOWHERE
-from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.node_order import node_names
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where, must_be
@@ -116,7 +115,7 @@ class SlimeJob(Job):
 
     def _engine_sizes(self, config: Config) -> Sizes:
         """Return the sizes of an engine; its tensor size follows from its GPUs (slime: ``_compute_server_args``)."""
-        stated = config.parallel(keys.ENGINE, order=ENGINE_ORDER)
+        stated = config.parallel(keys.ENGINE, order=Parallel.ENGINE_ORDER)
         gpus, stages, experts = self.per_engine, stated.parallel.pp, stated.parallel.ep
         tensor = gpus // stages
         for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
@@ -127,7 +126,7 @@ class SlimeJob(Job):
         if config.stated(keys.ENGINE_GPUS):
             places = {"tp": config.where(keys.ENGINE_GPUS), **places}
         etp = tensor // experts if experts > 1 else 1
-        parallel = Parallel(tp=tensor, pp=stages, ep=experts, etp=etp, order=ENGINE_ORDER)
+        parallel = Parallel(tp=tensor, pp=stages, ep=experts, etp=etp, order=Parallel.ENGINE_ORDER)
         paths = {"tp": config.path(keys.ENGINE_GPUS), **stated.keys}
         return Sizes(parallel, stated.where, places, paths)
 

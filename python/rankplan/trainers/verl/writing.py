@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rankplan import Component, Plan
+from rankplan import Component, Parallel, Plan
 from rankplan.dialects.keys.key import below
-from rankplan.parallel import ENGINE_ORDER
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.keys import PoolKeys
 from rankplan.trainers.verl.training import TRAINED
@@ -118,7 +117,7 @@ def engine_values(section: str, component: Component) -> Values:
     """
     sizes = component.parallel
     total = component[0].num_accelerators * component.engines
-    is_known = sizes.stated or sizes.order == ENGINE_ORDER  # a dialect states the sizes of engines
+    is_known = sizes.stated or sizes.order == Parallel.ENGINE_ORDER  # a dialect states the sizes of engines
     size_of_replica = sizes.tp * sizes.pp
     engine = {"tp": total}
     if is_known and total % size_of_replica == 0:
