@@ -75,7 +75,6 @@ __all__ = [
     "read_inventory",
     "read_ranks",
     "render",
-    "step_sizes",
     "switch_likely",
     "switch_memory",
     "training_likely",
@@ -695,7 +694,6 @@ def engine_memory(
     Takes a `Model`, an `Engine` and the bytes of a card. Raises ``ValueError`` for an unknown word.
     """
 
-def step_sizes(sizes: Sequence[int]) -> list[int]: ...
 def switch_memory(model: Any, training: Any, engine: Any, card: float) -> list[_MemoryParts]:
     """Return, by pipeline stage, the parts while a trainer's weights go to an engine on the same accelerator.
 

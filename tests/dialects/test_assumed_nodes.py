@@ -9,9 +9,11 @@ import pytest
 import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory
+from rankplan import Faults, Inventory
 from rankplan._core import Taken
-from rankplan.dialects.placing.addresses import address_fault
+from rankplan.dialects.placing.placer import Placer
+from rankplan.errors import NOWHERE
+from rankplan.sdk.placing import check_addresses
 from support.outcomes import at_least, outcome
 
 CODES = ("engine-address", "assumed-nodes")
@@ -130,4 +132,6 @@ def test_the_addresses_are_those_that_counting_gives(nodes: list[int], together:
     counts = Counter(nodes)
     inventory = Inventory.from_dict({"nodes": [{"ranks": node, "accelerators": counts[node]} for node in range(4)]})
     taken = Taken([(0, len(nodes) - 1)])
-    assert (address_fault("slime", taken, inventory.core, 1, together, 8, "") is None) is is_right
+    placer = Placer(Faults(), inventory)
+    check_addresses(placer, "slime", taken, 1, together, 8, NOWHERE, "")
+    assert bool(placer.faults.warnings) is not is_right

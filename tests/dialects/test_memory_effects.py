@@ -28,7 +28,6 @@ VALUES: dict[Kind, tuple[Any, ...]] = {
     Kind.FACT: (None, 8, False, "actor_train", "critic", "fsdp", "megatron", "vllm", "sglang"),
     Kind.TEXT: (None, *WORDS),
     Kind.ANY: (None, True, False, "fp8", 1, {"num_hidden_layers": 2}, {"mode": "selective"}, "full_shard", _HYBRID),
-    Kind.DEVICES: ("[0]",),
 }
 DRAWN = 6000
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from importlib import import_module
 
 import rankplan
 from rankplan import testing
 from rankplan.dialects import OWN, recognisers
+from support.outcomes import some
 from support.paths import DOCS, ROOT
 from support.rooms import ROOMS
 
@@ -32,6 +35,20 @@ def test_the_api_page_has_every_public_name() -> None:
     homes = {"PLACEMENT_CODES": "rankplan.testing.faulty"}
     public |= {f"{homes.get(name, 'rankplan.testing')}.{name}" for name in testing.__all__}
     assert public <= documented()
+
+
+def test_the_api_page_has_every_name_of_the_sdk() -> None:
+    """A module of `rankplan.sdk` is on the page with its names; each has a text, and a trainer of our own uses it."""
+    page = (DOCS / "api.md").read_text()
+    trainers = [path.read_text() for path in (ROOT / "python" / "rankplan" / "trainers").rglob("*.py")]
+    used = set(re.findall(r"\w+", "\n".join(trainers)))
+    for path in some((ROOT / "python" / "rankplan" / "sdk").glob("[!_]*.py")):
+        module = import_module(f"rankplan.sdk.{path.stem}")
+        assert f".. automodule:: {module.__name__}\n   :members:" in page and module.__doc__
+        for name in module.__all__:
+            value = getattr(module, name)
+            has_text = inspect.getdoc(value) if callable(value) or inspect.ismodule(value) else f"`{name}`" in page
+            assert has_text and name in used, f"{module.__name__}.{name}"
 
 
 def test_the_architecture_page_has_the_rooms_in_their_order() -> None:

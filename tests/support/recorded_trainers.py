@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan import Inventory
-from rankplan.plans.node_order import reordered
+from rankplan.nodes.ordered import reordered
 from rankplan.plans.requests import NodeOrder
 
 from support.configs import from_overrides

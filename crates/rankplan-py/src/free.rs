@@ -261,9 +261,3 @@ impl Free {
         self.outcome(py, count, Fill::Spread { sizes: &sizes, strict })
     }
 }
-
-/// Return the steps to try for groups of these sizes, the largest first: their common multiple, then each of them.
-#[pyfunction]
-pub fn step_sizes(sizes: Vec<u32>) -> Vec<u32> {
-    rankplan_core::steps::step_sizes(&sizes, u32::MAX)
-}

@@ -33,7 +33,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::{error_codes, render};
     #[pymodule_export]
-    use super::free::{Free, Short, Taken, step_sizes};
+    use super::free::{Free, Short, Taken};
     #[pymodule_export]
     use super::inventory::{
         AddressKey, Inventory, check_hardware_type, domains, level_faults, natural_order, read_inventory, read_ranks,

@@ -19,8 +19,10 @@ from rankplan.guests.doors import GuestError
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
-from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
+from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Settings
+from rankplan.plans.parts import rules_of
 from rankplan.plans.plan import Plan, check_plan
+from rankplan.plans.rules import Rules
 from rankplan.read.text.load import load_config
 
 _NOUNS = {
@@ -83,7 +85,7 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     config: dict[str, Any] | str = {}
     again = Plan(bare, [])
     while wanted:
-        config, failed = write(Plan(planned.inventory, wanted, planned.mode, rules=planned.rules))
+        config, failed = write(_plan_of(wanted, planned.rules, planned.mode))
         if not failed:
             again, failed = _compared(wanted, to, config, bare, write)
         if not failed:
@@ -99,6 +101,12 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
         for lost, what in _changes(component, again[name], to):
             (omitted if lost else added).append(f"{name}: {what}")
     return Converted(config if wanted else {}, tuple(omitted), tuple(added))
+
+
+def _plan_of(components: list[Component], rules: Rules, mode: PlacementMode | None = None) -> Plan:
+    """Return the plan of some components that is written: its rules are about these only."""
+    about_them = rules_of(rules, {component.name: component for component in components})
+    return Plan(components[0].inventory, components, mode, rules=about_them)
 
 
 def _compared(
@@ -118,7 +126,7 @@ def _compared(
             return nothing, {wanted[0].name: error.message}
         found: dict[str, str] = {}
         for component in wanted:
-            alone, _ = write(Plan(component.inventory, [component], rules=component.plan_rules))
+            alone, _ = write(_plan_of([component], component.plan_rules))
             if alone:
                 found |= _compared([component], to, alone, inventory, write)[1]
             else:  # the system has it with others only

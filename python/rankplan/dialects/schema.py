@@ -19,7 +19,6 @@ _KINDS: dict[Kind, dict[str, Any]] = {
     Kind.NUMBER: _NUMBER,
     Kind.SHARE: _NUMBER,
     Kind.FRACTION: _NUMBER,
-    Kind.DEVICES: {"type": ["string", "array", "null"]},
 }
 _NAME = {"type": ["string", "number", "null"]}
 """A text that tells the memory of a component may look like a number."""
@@ -58,4 +57,4 @@ def _schema(entry: Entry) -> dict[str, Any] | None:
     """Return the schema of a key, ``None`` if it may have any value."""
     if entry.kind is Kind.TEXT and not entry.places:
         return _NAME
-    return _KINDS.get(entry.kind)
+    return dict(entry.schema) or _KINDS.get(entry.kind)

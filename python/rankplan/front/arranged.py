@@ -12,8 +12,8 @@ from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.jobs.reader import JobFile
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.ordered import reordered
 from rankplan.plans.fitting import moved
-from rankplan.plans.node_order import reordered
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import NO_RULES
 from rankplan.read.read_config import ReadConfig

@@ -218,7 +218,7 @@ class Job:
 
     def reordered(self, order: Sequence[int]) -> Job:
         """Return the job on its nodes in another order, given by their ranks."""
-        from rankplan.plans.node_order import reordered
+        from rankplan.nodes.ordered import reordered
 
         stated = None if self.stated is None else self.stated.reordered(order)
         return replace(self, inventory=reordered(self.inventory, order), stated=stated)

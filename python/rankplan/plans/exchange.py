@@ -25,9 +25,10 @@ from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.ordered import reordered
 from rankplan.plans.component import used_nodes
 from rankplan.plans.fitting import moved
-from rankplan.plans.node_order import ORDER_WORDS, in_trainers_order, node_names, reordered
+from rankplan.plans.node_order import ORDER_WORDS, in_trainers_order, node_names
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.topology import NodeRules, stated_levels, topology_faults

@@ -21,13 +21,8 @@ def rules_of(rules: Rules, parts: Mapping[str, Component]) -> Rules:
         segment=_of_components(rules.segment, parts) if isinstance(rules.segment, Mapping) else rules.segment,
         prefer=_of_components(rules.prefer, parts),
         balance=_of_components(rules.balance, parts) if isinstance(rules.balance, Mapping) else rules.balance,
-        pools=pools_of(rules, parts),
+        pools=tuple(_without_broken_bound(pool, parts) for pool in rules.with_pools_of(parts).pools),
     )
-
-
-def pools_of(rules: Rules, parts: Mapping[str, Component]) -> tuple[Pool, ...]:
-    """Return the pools of these components only, without bounds that they break."""
-    return tuple(_without_broken_bound(pool, parts) for pool in rules.with_pools_of(parts).pools)
 
 
 def _without_broken_bound(pool: Pool, parts: Mapping[str, Component]) -> Pool:

@@ -5,7 +5,6 @@ Beside them: what the trainer's other actors hold.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeAlias
@@ -13,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from rankplan._core import Request
 from rankplan.frozen import frozen
 
-__all__ = ["Actors", "NodeOrder", "Request", "repeated"]
+__all__ = ["Actors", "NodeOrder", "Request"]
 
 NodeOrder: TypeAlias = Literal["text", "number", "id", "topology", "topology-id", "rank", "rank-cpus"]
 """What a trainer sorts nodes by: addresses as text or as numbers, Ray node ids, ranks in the network, these or else Ray
@@ -47,9 +46,3 @@ class Actors:
             if getattr(self, name):
                 values[name] = getattr(self, name)
         return {name: value for name, value in values.items() if value is not None}
-
-
-def repeated(text: str, times: int) -> str:
-    """Return the pattern of a literal text that occurs so many times, in as few characters as possible."""
-    short = f"(?:{re.escape(text)}){{{times}}}"
-    return short if len(text) * times > len(short) else re.escape(text) * times

@@ -8,7 +8,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
-from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
+from rankplan._core import MAX_NODES
 from rankplan.errors import Diagnostic, Faults, PlacementError, Where
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
@@ -105,15 +105,3 @@ class _KnownFacts(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(set(self))
-
-
-def resource_lists(component: Component, cluster: Inventory) -> list[list[int]]:
-    """Return the resources of each process: accelerators counted over the cluster, or its node.
-
-    ``cluster`` is the component's inventory without node groups. Raises ``ValueError`` for processes that use anything
-    else, such as robots.
-    """
-    kinds = {run.pattern.resource_type for run in component.rows.runs()}
-    if kinds not in ({WHOLE_NODE}, {ACCELERATOR}):
-        raise ValueError(f"{' and '.join(sorted(kinds))} of a node group cannot be converted")
-    return cluster.pool((NODE if kinds == {WHOLE_NODE} else CLUSTER,)).ranks_of(component.rows)

@@ -13,7 +13,6 @@ from rankplan.nodes.groups import PREPEND
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
-from rankplan.plans.parts import rules_of
 from rankplan.plans.plan import Plan
 from rankplan.rlinf.dialect import DIALECT
 from rankplan.rlinf.keys import ENGINE, TRAINING
@@ -124,9 +123,8 @@ def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, 
 
 
 def _section(planned: Plan) -> dict[str, Any]:
-    """Return what a section states besides the components, and without rules about others than these."""
-    rules = rules_of(planned.rules, planned)
-    section = cluster_values(planned.inventory, rules) or {}
+    """Return what a section states besides the components."""
+    section = cluster_values(planned.inventory, planned.rules) or {}
     section = {key: value for key, value in section.items() if key not in ("num_nodes", "component_placement")}
     if groups := section.pop("node_groups", None):
         section = {"node_groups": [_without_usual(group) for group in groups], **section}

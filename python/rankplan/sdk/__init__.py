@@ -4,7 +4,8 @@ Its entry point names a `Dialect` (group ``rankplan.dialects``). A launcher (``r
 `rankplan.launchers`, a command of click (``rankplan.commands``) needs none. rankplan's own trainers use these names,
 too. A name is imported when it is used: the keys of a dialect need nothing that plans.
 
-What many trainers share has modules of its own: `rankplan.sdk.memory`, `rankplan.sdk.resizing`, `rankplan.sdk.words`.
+What several trainers share has modules of its own, by subject: `rankplan.sdk.keys`, `rankplan.sdk.memory`,
+`rankplan.sdk.nodes`, `rankplan.sdk.placing`, `rankplan.sdk.resizing`, `rankplan.sdk.sharing`, `rankplan.sdk.words`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Words of messages: counts, lists, shown values, suggestions, and whole numbers in texts."""
+"""Words of messages: counts, lists, shown values, suggestions; whole numbers, and interpolations, in texts."""
 
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import (
     as_int,
     counted,
@@ -10,10 +11,12 @@ from rankplan.words import (
     nodes_text,
     path_text,
     shown,
+    unknown,
     whole_number,
 )
 
 __all__ = [
+    "RESOLVE",
     "as_int",
     "counted",
     "did_you_mean",
@@ -23,5 +26,7 @@ __all__ = [
     "nodes_text",
     "path_text",
     "shown",
+    "unknown",
+    "unresolved",
     "whole_number",
 ]

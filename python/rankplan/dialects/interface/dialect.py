@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # what plans is imported when a config is planned
 Writer: TypeAlias = Callable[[Plan], tuple["dict[str, Any] | str", dict[str, str]]]
 """Returns a config for the components of a plan that a dialect can express, and why it cannot express the others.
 
-A text is a launch script, for a system that places by its commands.
+A text is a launch script, for a system that places by its commands. The rules of the plan are about its components.
 """
 
 

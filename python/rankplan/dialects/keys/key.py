@@ -44,8 +44,6 @@ class Kind(Enum):
     """A number above 0, up to 1."""
     FRACTION = "fraction"
     """A number from 0 to 1."""
-    DEVICES = "devices"
-    """Accelerators, as ROLL writes them."""
     ANY = "any"
     """A value of any type, or a section."""
     FACT = "fact"
@@ -56,16 +54,17 @@ class Kind(Enum):
 class Key(Generic[T]):
     """A key of a config. Make one with `size`, `switch`, `text`, ... and read it with ``config[key]``.
 
-    ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``, which may be that of
-    `ANY_ROLE`. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or
-    the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
+    ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``, which may be ``*``, that
+    of any role. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or the
+    section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
     a function of the config. ``like`` is the path of the key of another system in whose place a fork of it has this one
     (`Dialect.like`). ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes "decides
     ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are the least
     and the largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config,
     if there are any. ``reads`` makes the value of what is written, if its type is none of the kinds; it raises
-    `Invalid`, or `PlacementError`. ``schema`` is the JSON schema of such a value. ``absent`` are texts that count as no
-    value. ``takes_null``: for the memory, a null in a config is a value of its own, and does not stand for the default.
+    `Invalid`, or `PlacementError`. ``schema`` is the JSON schema of such a value, or of any. ``absent`` are texts that
+    count as no value. ``takes_null``: for the memory, a null in a config is a value of its own, and does not stand for
+    the default.
     """
 
     path: str
@@ -111,6 +110,10 @@ class Key(Generic[T]):
     def read(self, stated: Any) -> T | Any:
         """Return what it ``reads`` in a value, else the value itself. Raises `Invalid`, or `PlacementError`."""
         return stated if self.reads is None else self.reads(stated)
+
+    def path_in(self, section: str) -> str:
+        """Return its dotted path in a section, which takes the place of its ``@``."""
+        return below(section, self.path)
 
     def places(self) -> Iterator[str]:
         """Yield every dotted path that it may have in a config."""
@@ -254,6 +257,7 @@ class Entry:
     kind: Kind
     decides: str
     places: bool = True
+    schema: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @lru_cache(maxsize=4096)

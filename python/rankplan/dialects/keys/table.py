@@ -100,7 +100,7 @@ class KeyTable:
     def placing(self) -> tuple[Entry, ...]:
         """Every place of a key that decides the placement, once."""
         entries = (
-            Entry(path_of(place), key.kind, key.decides)
+            Entry(path_of(place), key.kind, key.decides, schema=key.schema)
             for key in self.keys
             if key.kind is not Kind.FACT
             for place in key.places()

@@ -11,26 +11,29 @@ slime#2373) and in NeMo-RL (7ea279a: nemo_rl/models/generation/sglang/utils/ip_p
 
 from __future__ import annotations
 
-from rankplan._core import Inventory, Taken
-from rankplan.errors import Diagnostic
+from rankplan._core import Taken
+from rankplan.dialects.placing.placer import Placer
+from rankplan.errors import Diagnostic, Where
 
 
-def address_fault(
-    system: str, taken: Taken, inventory: Inventory, each: int, together: int, node_gpus: int, help: str
-) -> Diagnostic | None:
-    """Return the warning of the first process that gets the address of another node, or the ports of another process.
+def check_addresses(
+    placer: Placer, system: str, taken: Taken, each: int, together: int, node_gpus: int, at: Where, help: str
+) -> None:
+    """Warn at a place of the first process that gets the address of another node, or the ports of another process.
 
     ``taken`` are the GPUs of all engines, ``each`` those of a process, ``together`` the number of processes that the
     trainer expects on a node of ``node_gpus`` GPUs. There is no warning if each node has as many as expected, except
     the last one.
     """
-    found = taken.miscounted(inventory, each, together)
-    if found is None:
-        return None
-    process, node, other, other_node = found
+    miscounted = taken.miscounted(placer.inventory.core, each, together)
+    if miscounted is None:
+        return
+    process, node, other, other_node = miscounted
     if other_node != node:
-        return _other_host(system, (process, node), (other, other_node), node_gpus, help)
-    return _same_ports(system, (process, node), other, node_gpus, help)
+        warning = _other_host(system, (process, node), (other, other_node), node_gpus, help)
+    else:
+        warning = _same_ports(system, (process, node), other, node_gpus, help)
+    placer.faults.warn(at, warning)
 
 
 def _other_host(system: str, process: tuple[int, int], leader: tuple[int, int], gpus: int, help: str) -> Diagnostic:

@@ -24,6 +24,13 @@ class Engine:
     path: Where
     where: Where
 
+    def size_fault(self, name: str, each: int, total: int) -> Diagnostic | None:
+        """Return the fault of engines that ``each`` accelerators do not divide, or that do not use all of ``total``.
+
+        ``each`` are those of a process. ``name`` is what messages call the component.
+        """
+        return _division_fault(name, self, each, total) or _idle_fault(name, self, total)
+
 
 def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:
     """Return the sizes of an engine; experts of an engine with pipeline stages are not counted."""
@@ -33,14 +40,14 @@ def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:
 def engine_faults(name: str, engine: Engine, each: int, pool: Taken, core: Core) -> list[Diagnostic]:
     """Return the faults of engines on a pool, which are cut into processes of ``each`` accelerators."""
     total = len(pool)
-    undivided = division_fault(name, engine, each, total)
+    undivided = _division_fault(name, engine, each, total)
     if undivided is not None:
         return [undivided]
-    faults = [_torn_fault(name, engine, each, pool, core), idle_fault(name, engine, total)]
+    faults = [_torn_fault(name, engine, each, pool, core), _idle_fault(name, engine, total)]
     return [fault for fault in faults if fault is not None]
 
 
-def division_fault(name: str, engine: Engine, each: int, total: int) -> Diagnostic | None:
+def _division_fault(name: str, engine: Engine, each: int, total: int) -> Diagnostic | None:
     """Return the fault of an engine that is larger than its pool, or cannot be cut into processes."""
     if engine.size > total:
         pool = f"the {counted(total, 'accelerator')} of its pool"
@@ -52,7 +59,7 @@ def division_fault(name: str, engine: Engine, each: int, total: int) -> Diagnost
     return None
 
 
-def idle_fault(name: str, engine: Engine, total: int) -> Diagnostic | None:
+def _idle_fault(name: str, engine: Engine, total: int) -> Diagnostic | None:
     """Return the fault of engines that do not use all of their pool."""
     idle = total % engine.size
     if not idle:

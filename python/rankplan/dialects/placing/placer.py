@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
+from rankplan.dialects.keys.roles import OF_ROLE
 from rankplan.dialects.placing.engines import Engine, engine_faults
 from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.frozen import frozen
@@ -17,7 +17,7 @@ from rankplan.plans.component import Component, PlacementMode
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import Actors, NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
-from rankplan.read.components import sized, with_memory
+from rankplan.read.components import lacks_accelerators, sized, with_memory
 from rankplan.read.sources import Planned, Sources
 from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
@@ -111,12 +111,14 @@ class Placer:
         """State rules about the components, by their names in a topology: ``keep``, ``segment``, ``prefer``, ...
 
         ``places`` has where each is stated: by ``("keep", "learner", "tp")``, for example. Earlier rules stay: those of
-        other components, and of a component those about other groups and levels.
+        other components, and of a component those about other groups and levels. ``pools`` is a tuple of `Pool`, which
+        have places of their own; state them before a component is placed.
         """
-        from rankplan.dialects.placing.required import merged_rule  # few jobs state rules
+        from rankplan.dialects.placing import required  # few jobs state rules
 
-        merged = {name: merged_rule(getattr(self.rules, name), rule) for name, rule in rules.items()}
-        self.rules = replace(self.rules, **merged, places={**self.rules.places, **(places or {})})
+        self.rules = required.joined(self.rules, rules, places or {})
+        if self.rules.pools:
+            self.inventory = required.as_planned(self.inventory)
 
     @property
     def _grouping(self) -> Grouping:
@@ -405,6 +407,10 @@ class Placer:
         if actors.count:
             self.actors.append(actors)
 
+    def lacks_accelerators(self, at: Where) -> bool:
+        """Record a fault at a place if no node has an accelerator, and return whether that is so."""
+        return lacks_accelerators(self.faults, self.inventory, at)
+
     def reject(self, at: Where, fault: Diagnostic) -> None:
         """Record a fault at a place."""
         self.faults.add(at, fault)
@@ -418,16 +424,18 @@ class Placer:
         *,
         sizes: Parallel | Sizes = NO_SIZES,
         facts: Mapping[str, Any] | None = None,
+        keys_of: str | None = None,
         **settings: Any,
     ) -> None:
         """Place a component whose processes take ``each`` of these accelerators in turn, if there are any.
 
-        Its faults are recorded at ``at``, as are those of sizes without places of their own.
+        Its faults are recorded at ``at``, as are those of sizes without places of their own. With ``keys_of``, the keys
+        of memory of another component are its own.
         """
         if not taken:
             return
-        if facts is not None:
-            self.facts[name] = facts
+        if facts is not None or keys_of is not None:
+            self.facts[name] = {**(facts or {}), **({} if keys_of is None else {OF_ROLE: keys_of})}
         label, own = CLUSTER, taken
         if self.groups and name not in self._contradicting:
             label = self._grouping.label(name, taken, self.faults)
@@ -486,19 +494,6 @@ class Placer:
             self.component(
                 name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines, facts=facts
             )
-
-    def check_addresses(
-        self, system: str, taken: Taken, each: int, together: int, node_gpus: int, at: Where, help: str
-    ) -> None:
-        """Warn at a place of engines that a trainer gives the address or the ports of others, as it counts them.
-
-        See `rankplan.dialects.placing.addresses.address_fault` for the arguments.
-        """
-        from rankplan.dialects.placing.addresses import address_fault  # few trainers count engines
-
-        warning = address_fault(system, taken, self.inventory.core, each, together, node_gpus, help)
-        if warning is not None:
-            self.faults.warn(at, warning)
 
     def finish(self) -> None:
         """Raise `PlacementError` with every fault so far if there is any."""

@@ -1,11 +1,25 @@
-"""What a job states about its components in several steps, as one rule."""
+"""What a job states about its components in several steps, as rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from rankplan.plans.rules import ALL
+from rankplan.nodes.facts import NO_FACTS
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.rules import ALL, Places, Rules
+
+
+def joined(before: Rules, later: Mapping[str, Any], places: Places) -> Rules:
+    """Return rules and later ones, by their names, with the places of these; see `Placer.require`."""
+    merged = {name: merged_rule(getattr(before, name), rule) for name, rule in later.items()}
+    return replace(before, **merged, places={**before.places, **places})
+
+
+def as_planned(inventory: Inventory) -> Inventory:
+    """Return an inventory whose nodes are all those of the plan: reserves are some of them."""
+    return inventory.with_facts(inventory.facts or NO_FACTS, planned=True)
 
 
 def merged_rule(before: Any, later: Any) -> Any:

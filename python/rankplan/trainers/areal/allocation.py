@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rankplan import Diagnostic, Label, Parallel, PlacementError
-from rankplan.frozen import frozen
 from rankplan.sdk.words import nearest
 
 __all__ = [
@@ -55,8 +54,7 @@ _EXPERTS = re.compile(r"e\s*[0-9]+")
 _APART, _TOGETHER = re.compile(r"\+"), re.compile(r"\|(?!\s*ffn\s*:)")
 
 
-@frozen
-class Allocation:
+class Allocation(NamedTuple):
     """A backend with its sizes; ``world`` is its number of GPUs, ``each`` those of a process."""
 
     backend: str
@@ -133,8 +131,7 @@ def _check_shared(part: _Part, name: str, allocation: Allocation, host: ModeEngi
         raise part.fault(message, "give both the same number of GPUs, or separate them by `+`")
 
 
-@frozen
-class _Part:
+class _Part(NamedTuple):
     """A part of a whole text, which starts at a character of it."""
 
     text: str

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankplan import Diagnostic
-from rankplan._core import Short
+from rankplan.sdk.placing import Short
 from rankplan.sdk.words import counted, shown
 
 # Engines

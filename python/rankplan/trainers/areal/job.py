@@ -17,14 +17,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan import Actors, Diagnostic, PlacementError
-from rankplan._core import Short
-from rankplan.frozen import frozen
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where, must_be
+from rankplan.sdk.placing import Short
 from rankplan.sdk.words import whole_number
 from rankplan.trainers.areal import faults, keys
 from rankplan.trainers.areal.allocation import (
@@ -52,8 +50,7 @@ _FIRST_MODE = re.compile(r"m[0-9]|manual|heuristic")
 """What only the modes of the first AReaL have: a model size ``m``."""
 
 
-@frozen
-class _Engine:
+class _Engine(NamedTuple):
     """An engine: its allocation, and how it gets its GPUs.
 
     ``where`` is the place of its allocation. ``host`` is the engine whose GPUs it shares, and ``host_where`` the place
@@ -196,7 +193,7 @@ class ArealJob(Job):
             return
         for name in sections:
             if name in ("critic", "ref") and name not in self.engines:
-                self.engines[name] = replace(self.engines["actor"], host="actor")
+                self.engines[name] = self.engines["actor"]._replace(host="actor")
 
     def size(self) -> tuple[int, int]:
         """Return ``cluster.n_nodes`` and ``cluster.n_gpus_per_node``."""

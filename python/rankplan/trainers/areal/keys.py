@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Key, KeyTable, anything, number, size, text
 
 ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
@@ -16,7 +15,7 @@ ENGINE_SECTIONS = (*ENGINES, "teacher.rollout", "teacher.train")
 
 MODE = text("allocation_mode", "the backends of all engines, in older versions", tells="alone")
 NODES = size("cluster.n_nodes", "the nodes of the job", default=1)
-GPUS_PER_NODE = size("cluster.n_gpus_per_node", "GPUs of each node", default=ASSUMED, least=0, tells="alone")
+GPUS_PER_NODE = size("cluster.n_gpus_per_node", "GPUs of each node", default=8, least=0, tells="alone")
 
 BACKEND = text("@.backend", "the backend of an engine, its sizes and its GPUs", at=ENGINE_SECTIONS)
 SCHEDULING = anything(

@@ -15,16 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan import Actors, Faults, Inventory
-from rankplan._core import Free
-from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.errors import KeyPath
-from rankplan.frozen import frozen
-from rankplan.parallel import NO_SIZES
-from rankplan.plans.node_order import first_nodes
 from rankplan.sdk import Config, Engine, Job, Key, NodeOrder, Placer, Sizes, Taken, Where
+from rankplan.sdk.nodes import first_nodes
+from rankplan.sdk.placing import Free, check_addresses, engine_sizes
 from rankplan.trainers.nemo_rl import faults, keys
 
 _TRAINING = "(.*_)?(policy|train|dpo|rm|sft|distillation)_cluster"
@@ -44,16 +40,14 @@ _BACKENDS = {
 """What an algorithm generates with on the nodes of the training, and on nodes of its own."""
 
 
-@frozen
-class _Nodes:
+class _Nodes(NamedTuple):
     """A number of nodes, and the GPUs that are used of each."""
 
-    count: int = 0
+    number: int = 0
     gpus: int = 0
 
 
-@frozen
-class _Teacher:
+class _Teacher(NamedTuple):
     """A teacher on nodes of its own: its component, its nodes and sizes, and where its config states them."""
 
     name: str
@@ -127,12 +121,12 @@ class NemoRlJob(Job):
 
     def _divide_nodes(self, config: Config) -> None:
         """Divide the nodes: what the teachers, the reward model and inference leave is for training."""
-        count = self.num_nodes - sum(teacher.nodes.count for teacher in self.teachers)
+        count = self.num_nodes - sum(teacher.nodes.number for teacher in self.teachers)
         gpus = self.gpus_per_node
-        if self.num_nodes == 1 and self.reward.count:
+        if self.num_nodes == 1 and self.reward.number:
             gpus -= self.reward.gpus  # the reward model is on the only node, too
         else:
-            count -= self.reward.count
+            count -= self.reward.number
         self.training = _Nodes(count, gpus)
         self.inference = _Nodes()
         if not self._is_left(config) or self.colocated:
@@ -160,18 +154,18 @@ class NemoRlJob(Job):
         gpus = self._required(config, keys.INFERENCE_GPUS, "how many GPUs of a node generate")
         count = config[keys.INFERENCE_NODES] or 1
         self.inference = _Nodes(count, gpus)
-        self.training = _Nodes(self.training.count - count, self.training.gpus)
+        self.training = _Nodes(self.training.number - count, self.training.gpus)
 
     def _take_whole_nodes(self, config: Config) -> None:
         """Take nodes for inference, with all their GPUs."""
         whole = self.gpus_per_node
         left = self.training
-        count = self._required(config, keys.INFERENCE_NODES, f"of {left.count} nodes, how many generate")
+        count = self._required(config, keys.INFERENCE_NODES, f"of {left.number} nodes, how many generate")
         gpus = self._required(config, keys.INFERENCE_GPUS, f"it must be {whole}, as cluster.gpus_per_node")
         if gpus not in (0, whole):
             config.faults.add(config.where(keys.INFERENCE_GPUS), faults.not_whole_nodes(gpus, whole))
         self.inference = _Nodes(count, left.gpus)
-        self.training = _Nodes(left.count - count, left.gpus)
+        self.training = _Nodes(left.number - count, left.gpus)
 
     def _required(self, config: Config, key: Key[int | None], what: str) -> int:
         """Return a size of inference, 0 if it is missing, which is a fault."""
@@ -187,9 +181,9 @@ class NemoRlJob(Job):
 
     def _is_left(self, config: Config) -> bool:
         """Return whether nodes, and GPUs of each, are left for training; that none are is a fault."""
-        if self.training.count < 1:
-            counts = {"inference": self.inference.count, "the reward model": self.reward.count}
-            counts |= {teacher.name: teacher.nodes.count for teacher in self.teachers}
+        if self.training.number < 1:
+            counts = {"inference": self.inference.number, "the reward model": self.reward.number}
+            counts |= {teacher.name: teacher.nodes.number for teacher in self.teachers}
             config.faults.add(self.num_nodes_at, faults.no_nodes_left(counts, self.num_nodes))
             return False
         if self.training.gpus < 1:
@@ -232,7 +226,7 @@ class NemoRlJob(Job):
 
     def _check_segments(self, config: Config) -> None:
         """Record a size of segments that does not divide the nodes of the training."""
-        count = self.training.count
+        count = self.training.number
         if self.segment is not None and count % self.segment:
             config.faults.add(self.segment_at, faults.torn_segments(count, self.segment))
 
@@ -248,7 +242,7 @@ class NemoRlJob(Job):
         """Read the sizes of the models that train, of the reward model, and of a second policy that generates."""
         trained = ("policy", "value") if self.algorithm == "ppo" else ("policy",)
         self.trained_sizes = {name: _model_sizes(config, name) for name in trained}
-        self.reward_sizes = _model_sizes(config, keys.REWARD) if self.reward.count else Sizes()
+        self.reward_sizes = _model_sizes(config, keys.REWARD) if self.reward.number else Sizes()
         self.mcore_sizes = Sizes()
         if self.generates and self.backend == "megatron":
             self.mcore_sizes = config.under(keys.MCORE).parallel(keys.MCORE_SIZES)
@@ -302,7 +296,7 @@ class NemoRlJob(Job):
         self._state_segments(placer)
         cure = partial(self._smaller_nodes, placer.inventory)
         users = [*self.trained_sizes, "generation"] if self.colocated else list(self.trained_sizes)
-        count, gpus = self.training.count, self.training.gpus
+        count, gpus = self.training.number, self.training.gpus
         training = placer.nodes(count, gpus, "training", self.num_nodes_at, cure=cure, users=users)
         is_unified = self.colocated and self._is_unified
         cpus = self._training_users
@@ -311,7 +305,7 @@ class NemoRlJob(Job):
         if not self.colocated:
             inference = self.inference
             generating = placer.nodes(
-                inference.count, inference.gpus, "inference", self.inference_at, cure=cure, users=["generation"]
+                inference.number, inference.gpus, "inference", self.inference_at, cure=cure, users=["generation"]
             )
             cpus = self._generating_users
             self._ask(placer, "generation", generating, inference, _INFERENCE, cpus, unified=self._is_unified)
@@ -321,7 +315,7 @@ class NemoRlJob(Job):
             self._place_generation(placer, generating)
         for teacher in self.teachers:
             self._place_teacher(placer, teacher)
-        if self.reward.count:
+        if self.reward.number:
             self._place_reward_model(placer)
         placer.hold(Actors(_BUILDER, cpus=1, each_node=True, brief=True))
 
@@ -330,10 +324,10 @@ class NemoRlJob(Job):
         if self.segment is None:
             return
         segments = {"policy": self.segment}
-        segments |= {teacher.name: teacher.nodes.count for teacher in self.teachers}
-        if self.inference.count and self.engine is not None:
+        segments |= {teacher.name: teacher.nodes.number for teacher in self.teachers}
+        if self.inference.number and self.engine is not None:
             nodes_of_engine = -(-self.engine.size // self.inference.gpus)
-            if nodes_of_engine > 1 and self.inference.count % nodes_of_engine == 0:
+            if nodes_of_engine > 1 and self.inference.number % nodes_of_engine == 0:
                 segments["generation"] = nodes_of_engine
         placer.require(segment=segments, places={("segment",): self.segment_at})
 
@@ -358,18 +352,18 @@ class NemoRlJob(Job):
         gpus = self._generating.gpus
         each, together = min(engine.size, gpus), max(1, gpus // engine.size)
         help = "set cluster.gpus_per_node to the GPUs of a node"
-        placer.check_addresses("NeMo-RL", engines, each, together, gpus, engine.path, help)
+        check_addresses(placer, "NeMo-RL", engines, each, together, gpus, engine.path, help)
 
     def _place_teacher(self, placer: Placer, teacher: _Teacher) -> None:
         """Place a teacher on nodes of its own."""
-        taken = placer.nodes(teacher.nodes.count, teacher.nodes.gpus, teacher.name, teacher.count_at)
+        taken = placer.nodes(teacher.nodes.number, teacher.nodes.gpus, teacher.name, teacher.count_at)
         self._ask(placer, teacher.name, taken, teacher.nodes, re.escape(teacher.name.replace(".", "_", 1)), 1)
         placer.component(teacher.name, taken, teacher.sizes.where, sizes=teacher.sizes, share=1.0)
 
     def _place_reward_model(self, placer: Placer) -> None:
         """Place the reward model on nodes of its own."""
         nodes = self.reward
-        taken = placer.nodes(nodes.count, nodes.gpus, "the reward model", self.reward_at, users=["reward_model"])
+        taken = placer.nodes(nodes.number, nodes.gpus, "the reward model", self.reward_at, users=["reward_model"])
         self._ask(placer, "reward_model", taken, self.reward, _REWARD, 1)
         sizes = self.reward_sizes
         placer.component("reward_model", taken, sizes.where, sizes=sizes, share=1.0)
@@ -418,14 +412,14 @@ class NemoRlJob(Job):
     def _uses_all_nodes(self) -> bool:
         """Whether training and inference alone have all nodes, with all their GPUs."""
         gpus = {self.training.gpus, self.inference.gpus or self.gpus_per_node}
-        count = self.training.count + self.inference.count
+        count = self.training.number + self.inference.number
         return gpus == {self.gpus_per_node} and count == self.num_nodes
 
     def _written(self, gpus: int, times: int) -> str:
         """Return what to write for ``times`` as many nodes with so many GPUs of each."""
         counts = {keys.CLUSTER: self.num_nodes}
         if not self.colocated:
-            counts[keys.RESOURCES] = self.inference.count
+            counts[keys.RESOURCES] = self.inference.number
         values = [f"{section}.num_nodes to {count * times}" for section, count in counts.items()]
         values += [f"{section}.gpus_per_node to {gpus}" for section in counts]
         return ", ".join(values)
@@ -469,10 +463,10 @@ def _teachers(config: Config) -> list[_Teacher]:
 
 def _teacher(config: Config, agent: str) -> _Teacher:
     """Return the teacher of an agent: its own settings count first, and Megatron's in a section of their own."""
-    own: KeyPath = (*config.path_at(keys.TEACHER_OVERRIDES.path), agent)
-    usual = config.path_at(keys.TEACHER)
-    overrides: list[KeyPath] = [(*own, keys.MEGATRON_OVERRIDES), own, (*usual, keys.MEGATRON_OVERRIDES)]
-    teacher = config.under(usual, overrides=[path for path in overrides if config.under(path).section])
+    own = config.under(keys.TEACHER_OVERRIDES.path).inner(agent)
+    usual = config.under(keys.TEACHER)
+    overrides = [own.inner(keys.MEGATRON_OVERRIDES), own, usual.inner(keys.MEGATRON_OVERRIDES)]
+    teacher = config.under(keys.TEACHER, overrides=[part.section_path for part in overrides if part.section])
     return _Teacher(
         f"teacher.{agent}",
         _Nodes(teacher[keys.TEACHER_NODES], teacher[keys.TEACHER_GPUS]),
@@ -491,4 +485,4 @@ def _model_sizes(config: Config, section: str) -> Sizes:
         return config.under(f"{section}.megatron_cfg").parallel(keys.MEGATRON)
     if model[keys.DTENSOR_ENABLED]:
         return config.under(f"{section}.dtensor_cfg").parallel(keys.DTENSOR)
-    return Sizes(NO_SIZES, model.place)
+    return Sizes(where=model.place)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Key, KeyTable, anything, size, switch, text
+from rankplan.sdk.keys import megatron_sizes
 
 ALGORITHMS = ("async_rl", "ppo", "distillation", "grpo", "dpo", "rm", "sft")
 """The sections that name an algorithm; of several, the first counts."""
@@ -99,7 +98,7 @@ CHECKPOINTS = anything(f"{DISTILLATION}.teacher_model_by_agent_name", "the teach
 TEACHERS_APART = switch(f"{APART}.enabled", "whether teachers have nodes of their own")
 _OF_TEACHER = "the nodes and the sizes of a teacher"
 TEACHER_NODES = size("@.num_nodes", _OF_TEACHER, default=1, at=(TEACHER,))
-TEACHER_GPUS = size("@.gpus_per_node", _OF_TEACHER, default=ASSUMED, at=(TEACHER,))
+TEACHER_GPUS = size("@.gpus_per_node", _OF_TEACHER, default=8, at=(TEACHER,))
 TEACHER_SIZES = {
     **megatron_sizes(_OF_TEACHER, TEACHER),
     "etp": megatron_sizes(_OF_TEACHER, TEACHER, inherited_from=POLICY_MEGATRON)["etp"],

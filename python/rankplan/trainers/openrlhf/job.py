@@ -11,10 +11,9 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 from __future__ import annotations
 
 from rankplan import Diagnostic
-from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.dialects.placing.sharing import Shape, differing
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where
+from rankplan.sdk.placing import engine_sizes
+from rankplan.sdk.sharing import ModelNodes, reject_other_nodes
 from rankplan.sdk.words import path_text
 from rankplan.trainers.openrlhf import keys
 from rankplan.trainers.openrlhf.vendored import always_starts_reference
@@ -36,10 +35,10 @@ class OpenrlhfJob(Job):
         self._check_engines(config)
 
     def _read_models(self, config: Config) -> None:
-        """Read the shape of every model, and which of them start."""
+        """Read the nodes of every model, and which of them start."""
         present = _present(config)
-        self.shapes = {name: _shape(config, name, starts=name in present) for name in keys.MODELS}
-        self.models = {name: shape for name, shape in self.shapes.items() if name in present}
+        self.configured = {name: _nodes(config, name, starts=name in present) for name in keys.MODELS}
+        self.models = {name: nodes for name, nodes in self.configured.items() if name in present}
         self.largest = {name: _largest(config, model) for name, model in self.models.items()}
         self.named = {name: _named(config, model) for name, model in self.models.items()}
         self.parallel = config.parallel({"tp": keys.TENSOR, "cp": keys.RING}, at=keys.TENSOR)
@@ -65,9 +64,9 @@ class OpenrlhfJob(Job):
             self.on |= {name: first for name in (first, second) if name in self.models}
             # OpenRLHF compares the critic with the flags of the reward model, even if it starts none.
             is_compared = second in self.models or first == "critic"
-            if is_compared and self.shapes[first].size != self.shapes[second].size:
+            if is_compared and self.configured[first].size != self.configured[second].size:
                 deciding = flag if is_asked else keys.COLOCATE_ALL
-                differing(config, config.system, self.shapes[first], self.shapes[second], deciding)
+                reject_other_nodes(config, self.configured[first], self.configured[second], deciding)
 
     def _check_engines(self, config: Config) -> None:
         """Record engines that share the actor's GPUs, and have another number."""
@@ -77,7 +76,7 @@ class OpenrlhfJob(Job):
 
     def size(self) -> tuple[int, int]:
         """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the flags need."""
-        each = max(ASSUMED, *(model.gpus_per_node for model in self.models.values()))
+        each = max(self.usual_accelerators, *(model.gpus_per_node for model in self.models.values()))
         apart = [model for name, model in self.models.items() if self.on.get(name, name) == name]
         nodes = sum(-(-model.gpus // each) for model in apart)
         return nodes + (0 if self.all else -(-self.num_engines * self.tensor // each)), each
@@ -159,20 +158,20 @@ def _present(config: Config) -> set[str]:
     return present
 
 
-def _shape(config: Config, name: str, *, starts: bool) -> Shape:
-    """Return the shape of a model; the sizes of one that does not start may be 0."""
+def _nodes(config: Config, name: str, *, starts: bool) -> ModelNodes:
+    """Return the nodes of a model; the sizes of one that does not start may be 0."""
     nodes, gpus = keys.NODES[name], keys.GPUS_PER_NODE[name]
     least = int(starts)
-    return Shape(name, config.get(nodes, least=least), config.get(gpus, least=least), (nodes, gpus))
+    return ModelNodes(name, config.get(nodes, least=least), config.get(gpus, least=least), (nodes, gpus))
 
 
-def _largest(config: Config, model: Shape) -> Where:
+def _largest(config: Config, model: ModelNodes) -> Where:
     """Return the place of the larger size of a model, or of the one that the config states."""
     nodes, gpus = model.keys
     return config.where(nodes, gpus) if model.nodes > model.gpus_per_node else config.where(gpus, nodes)
 
 
-def _named(config: Config, model: Shape) -> str:
+def _named(config: Config, model: ModelNodes) -> str:
     """Return the name of a model, with its GPUs of a node if they are the default."""
     _, gpus = model.keys
     if config.stated(gpus):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Key, KeyTable, fact, number, size, switch, text
 
 MODELS = ("actor", "ref", "critic", "reward")
@@ -20,9 +19,7 @@ NODES = {
     for name in MODELS
 }
 GPUS_PER_NODE = {
-    name: size(
-        f"{name}.num_gpus_per_node", _GPUS, default=ASSUMED, fallbacks=(f"{name}_num_gpus_per_node",), tells="tells"
-    )
+    name: size(f"{name}.num_gpus_per_node", _GPUS, default=8, fallbacks=(f"{name}_num_gpus_per_node",), tells="tells")
     for name in MODELS
 }
 

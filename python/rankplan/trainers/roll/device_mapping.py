@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from rankplan import Diagnostic, Label, PlacementError
-from rankplan._core import MAX_PROCESSES, MAX_RANK
-from rankplan.errors import refusal
+from rankplan import Diagnostic, Label, PlacementError, ResourceOutOfRangeError
 from rankplan.sdk import Taken
+from rankplan.sdk.placing import MAX_PROCESSES, MAX_RANK
 from rankplan.sdk.words import as_int
 from rankplan.trainers.roll import faults
 from rankplan.trainers.roll.expressions import ExpressionFault, Items, Kind, Value, evaluated, short
@@ -58,7 +57,7 @@ def _ranges(mapping: str | Sequence[int]) -> list[range]:
         if device is None:
             raise PlacementError([faults.not_a_device(value)])
         if not 0 <= device <= MAX_RANK:
-            raise refusal([faults.no_such_device(device)])
+            raise ResourceOutOfRangeError([faults.no_such_device(device)])
         _append(ranges, device)
     return ranges
 
@@ -91,7 +90,7 @@ class _Text:
                 raise ExpressionFault(tree, faults.not_numbers(short(tree)))
             return self._devices(tree, evaluated(tree))
         except ExpressionFault as fault:
-            raise refusal([self._located(fault.node, fault.diagnostic)]) from None
+            raise self._located(fault) from None
         except SyntaxError as error:
             start = max(self._start, self._offset(error.lineno or 1, (error.offset or 1) - 1))
             raise self._fault_at(start, min(start + 1, len(self._text)), faults.no_python(error.msg)) from None
@@ -122,11 +121,14 @@ class _Text:
     def _fault_at(self, start: int, end: int, fault: Diagnostic) -> PlacementError:
         return PlacementError([replace(fault, labels=(Label(start, end),), text=self._text)])
 
-    def _located(self, node: ast.expr, fault: Diagnostic) -> Diagnostic:
-        """Return a fault with the place of an expression in the text."""
+    def _located(self, fault: ExpressionFault) -> PlacementError:
+        """Return the exception of a fault with the place of its expression in the text."""
+        node = fault.node
         start = self._bytes_offset(node.lineno, node.col_offset)
         end = self._bytes_offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
-        return replace(fault, labels=(Label(start, end),), text=self._text)
+        located = replace(fault.diagnostic, labels=(Label(start, end),), text=self._text)
+        is_out_of_range = located.code == "resource-out-of-range"
+        return ResourceOutOfRangeError([located]) if is_out_of_range else PlacementError([located])
 
     def _offset(self, line: int, column: int) -> int:
         """Characters before a place in the text that was parsed."""

@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from rankplan import Diagnostic
-from rankplan._core import MAX_PROCESSES
+from rankplan.sdk.placing import MAX_PROCESSES
 from rankplan.trainers.roll import faults
 
 _LARGEST = 1 << 60

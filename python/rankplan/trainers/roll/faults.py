@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rankplan import Diagnostic, RankSet
-from rankplan._core import MAX_PROCESSES, MAX_RANK
-from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.sdk import Where, must_be
-from rankplan.sdk.words import counted, nodes_text, shown
+from rankplan.sdk.placing import MAX_PROCESSES, MAX_RANK
+from rankplan.sdk.words import RESOLVE, counted, nodes_text, shown, unresolved
 
 WRITE_DEVICES = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _EVALUATED = (

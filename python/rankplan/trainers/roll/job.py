@@ -15,17 +15,13 @@ Follows ROLL's ``WorkerConfig.__post_init__``, ``RLVRConfig.__post_init__``, ``R
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any, NamedTuple
 
 from rankplan import Diagnostic, Faults, Inventory, Parallel, PlacementError, RankSet
-from rankplan._core import MAX_PROCESSES
-from rankplan.errors import KeyPath
-from rankplan.frozen import frozen
-from rankplan.plans.node_order import first_nodes, reordered
-from rankplan.read.components import ASSUMED, lacks_accelerators
-from rankplan.read.text.unresolved import unresolved
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where
+from rankplan.sdk.nodes import first_nodes, reordered
+from rankplan.sdk.placing import MAX_PROCESSES
+from rankplan.sdk.words import unresolved
 from rankplan.trainers.roll import faults, keys
 from rankplan.trainers.roll.device_mapping import devices_of
 from rankplan.trainers.roll.requests import Nodes, requests_on
@@ -47,8 +43,7 @@ _SIZES: Mapping[str, Mapping[str, Key[Any] | Sequence[Key[Any]]]] = {
 """The keys of parallel sizes of engines, by strategy; the others have Megatron's."""
 
 
-@frozen
-class _Role:
+class _Role(NamedTuple):
     """A role: the accelerators of its workers, or a number of workers without any.
 
     ``where`` is the place of the key that states them. ``gpus_per_worker`` and ``sizes`` are those of its strategy.
@@ -59,7 +54,7 @@ class _Role:
     devices: Taken | None = None
     world_size: int = 0
     gpus_per_worker: int = 1
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: Sizes = Sizes()
     is_sglang: bool = False
 
     @property
@@ -97,7 +92,7 @@ class RollJob(Job):
 
     def size(self) -> tuple[int, int]:
         """Return the nodes up to the highest accelerator, else ``num_nodes``; of 8 accelerators each by default."""
-        each = ASSUMED if self.gpus_per_node is None else self.gpus_per_node
+        each = self.usual_accelerators if self.gpus_per_node is None else self.gpus_per_node
         if self.highest is None:
             return self.num_nodes or 1, each
         return self.highest // max(each, 1) + 1, each
@@ -219,7 +214,7 @@ class RollJob(Job):
             placer.facts[role.name] = {"name": role.name}
             if role.devices is None:
                 placer.without_accelerators(role.name, role.world_size, role.where, every)
-            elif not lacks_accelerators(placer.faults, placer.inventory, role.where):
+            elif not placer.lacks_accelerators(role.where):
                 share = placer.share(users[role.name])
                 sizes = role.sizes
                 placer.component(role.name, role.devices, role.where, role.gpus_per_worker, sizes=sizes, share=share)
@@ -327,7 +322,7 @@ def _reject_sisters(settings: Config, strategy: str) -> None:
     settings.reject_sisters(own)
 
 
-def _name_fault(name: str, path: KeyPath, names: Collection[str]) -> Diagnostic | None:
+def _name_fault(name: str, path: Sequence[str | int], names: Collection[str]) -> Diagnostic | None:
     """Return the fault of the name of a role, ``None`` if it is good; ``names`` are those of earlier roles."""
     if isinstance(path[-1], int):
         return faults.roles_in_list(str(path[-2]))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rankplan.dialects.keys.key import ANY_ROLE, Kind
-from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.errors import KeyPath
 from rankplan.sdk import Key, KeyTable, anything, number, size, switch, text
+from rankplan.sdk.keys import megatron_sizes
 from rankplan.sdk.words import misspelt
 
-ROLE = (ANY_ROLE,)
-STRATEGY_OF_ROLE = f"{ANY_ROLE}.strategy_args"
+ROLE = ("*",)
+"""Any role, which may have any name."""
+STRATEGY_OF_ROLE = "*.strategy_args"
 CONFIG_OF_STRATEGY = (f"{STRATEGY_OF_ROLE}.strategy_config",)
 
 NUM_NODES = size("num_nodes", "the nodes of the job", most=None)
@@ -33,7 +32,9 @@ ADAPTER = anything(
     "@.model_args.lora_target", "an adapter of the policy, which needs no reference model", at=("actor_train",)
 )
 
-DEVICES = Key[Any]("@.device_mapping", Kind.DEVICES, "the accelerators of a role", at=ROLE)
+DEVICES = anything(
+    "@.device_mapping", "the accelerators of a role", at=ROLE, schema={"type": ["string", "array", "null"]}
+)
 GPUS_PER_WORKER = size("@.num_gpus_per_worker", "accelerators of a worker", default=1, most=None, at=ROLE)
 WORLD_SIZE = size("@.world_size", "workers without accelerators", most=None, at=ROLE)
 STRATEGY = anything("@.strategy_args", "the engine of a role, and its sizes", at=ROLE)
@@ -56,8 +57,8 @@ _DEEPEST = 50
 
 
 def roles(
-    section: Mapping[Any, Any], path: KeyPath = (), *, is_in_role: bool = False
-) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
+    section: Mapping[Any, Any], path: tuple[str | int, ...] = (), *, is_in_role: bool = False
+) -> Iterator[tuple[tuple[str | int, ...], Mapping[Any, Any]]]:
     """Yield the sections of a ROLL config that may be roles, with their paths.
 
     Such a section has a ``device_mapping``, perhaps misspelt, or, outside another role, a ``world_size``. In a list its

@@ -7,8 +7,6 @@ from itertools import chain, groupby
 from typing import Any
 
 from rankplan import Component, Inventory, Parallel, Plan
-from rankplan._core import WHOLE_NODE
-from rankplan.read.components import resource_lists
 from rankplan.sdk import Key
 from rankplan.trainers.roll import keys
 from rankplan.trainers.roll.job import nodes_up_to
@@ -25,7 +23,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     highest = -1
     for name, component in planned.items():
         try:
-            resources = resource_lists(component, cluster)
+            resources = _resources(component, cluster)
             role = _role(component, resources)
         except ValueError as error:
             inexpressible[name] = str(error)
@@ -39,6 +37,18 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     return {key: value for key, value in config.items() if value is not None}, inexpressible
 
 
+def _resources(component: Component, cluster: Inventory) -> list[list[int]]:
+    """Return the resources of each process: accelerators counted over the cluster, or its node.
+
+    ``cluster`` is the component's inventory without node groups. Raises ``ValueError`` for processes that use anything
+    else, such as robots.
+    """
+    kinds = {run.pattern.resource_type for run in component.rows.runs()}
+    if kinds not in ({"node"}, {"accelerator"}):
+        raise ValueError(f"{' and '.join(sorted(kinds))} of a node group cannot be converted")
+    return cluster.pool(("node" if kinds == {"node"} else "cluster",)).ranks_of(component.rows)
+
+
 def _gpus_per_node(inventory: Inventory, num_nodes: int) -> int | None:
     """Return the number of accelerators of the first nodes, if they have equally many."""
     counts = {spec.num_accelerators for nodes, spec in inventory.stretches() if nodes[0] < num_nodes}
@@ -47,7 +57,7 @@ def _gpus_per_node(inventory: Inventory, num_nodes: int) -> int | None:
 
 def _role(component: Component, resources: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the section of a role whose processes have these resources. Raises ``ValueError`` if there is none."""
-    if component[0].resource_type == WHOLE_NODE:
+    if component[0].resource_type == "node":
         return {keys.WORLD_SIZE.name: len(component)}
     sizes = {len(devices) for devices in resources}
     if len(sizes) > 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rankplan import Diagnostic, RankSet
-from rankplan.dialects.placing.sharing import Shape
 from rankplan.sdk import must_be
+from rankplan.sdk.sharing import ModelNodes
 from rankplan.sdk.words import nodes_text
 from rankplan.trainers.skyrl import keys
 
@@ -47,7 +47,7 @@ def engine_on_one_node(gpus: int, per_node: int) -> Diagnostic:
     return Diagnostic("spans-nodes", message, f"use at most {per_node}, or distributed_executor_backend: ray")
 
 
-def other_engines(policy: Shape, engines: str, *, by_default: bool) -> Diagnostic:
+def other_engines(policy: ModelNodes, engines: str, *, by_default: bool) -> Diagnostic:
     """Return the fault of engines that share the GPUs of the policy, and have another number of them."""
     reason = "colocate_all, the default" if by_default else "colocate_all"
     sizes = f"policy_num_nodes {policy.nodes} x policy_num_gpus_per_node {policy.gpus_per_node}"

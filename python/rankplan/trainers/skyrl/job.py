@@ -15,10 +15,9 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 from __future__ import annotations
 
 from rankplan import Parallel, Request, Requests
-from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.dialects.placing.sharing import Shape, differing
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, NodeOrder, Placer, Sizes, Taken
+from rankplan.sdk.placing import engine_sizes
+from rankplan.sdk.sharing import ModelNodes, reject_other_nodes
 from rankplan.trainers.skyrl import faults, keys
 
 _ENGINES = "generator"
@@ -47,7 +46,7 @@ class SkyrlJob(Job):
         self._check_engines(config)
 
     def _read_models(self, config: Config) -> None:
-        """Read which models there are, their shapes and sizes."""
+        """Read which models there are, their nodes and sizes."""
         absent = set()
         if not (config[keys.USE_KL_LOSS] or config[keys.USE_KL_IN_REWARD]):
             absent.add("ref")
@@ -55,7 +54,7 @@ class SkyrlJob(Job):
             absent.add("critic")
         names = [name for name in keys.MODELS if name not in absent]
         self.models = {
-            name: Shape(
+            name: ModelNodes(
                 name,
                 config[keys.NODES[name]],
                 config[keys.GPUS_PER_NODE[name]],
@@ -97,7 +96,7 @@ class SkyrlJob(Job):
         return 1
 
     def _check_shared(self, config: Config) -> None:
-        """Record models that share GPUs with the policy, and have another shape."""
+        """Record models that share GPUs with the policy, and have other nodes."""
         policy = self.models["policy"]
         flag = keys.COLOCATE_ALL if self.all else keys.COLOCATE_POLICY_REF
         for name, model in self.models.items():
@@ -106,7 +105,7 @@ class SkyrlJob(Job):
             else:
                 differs = self.pair and name == "ref" and model.size != policy.size
             if differs:
-                differing(config, "SkyRL", policy, model, flag)
+                reject_other_nodes(config, policy, model, flag)
 
     def _check_engines(self, config: Config) -> None:
         """Record engines that do not fit the GPUs of the policy, which they share."""
@@ -139,7 +138,7 @@ class SkyrlJob(Job):
 
     def size(self) -> tuple[int, int]:
         """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the config needs."""
-        each = max(ASSUMED, *(model.gpus_per_node for model in self.models.values()))
+        each = max(self.usual_accelerators, *(model.gpus_per_node for model in self.models.values()))
         apart = 0
         for name, model in self.models.items():
             if not self.all and not (self.pair and name == "ref"):
@@ -175,7 +174,7 @@ class SkyrlJob(Job):
             sizes = self.engine_sizes
             placer.component(_ENGINES, engines, sizes.where, self.each, sizes=sizes, share=share, engines=self.data)
 
-    def _check_first_ranks(self, placer: Placer, model: Shape, own: Taken) -> None:
+    def _check_first_ranks(self, placer: Placer, model: ModelNodes, own: Taken) -> None:
         """Warn of a node without a process that is the first of its node by its number.
 
         Only these make the folders of checkpoints, and download the model (``PPORayActorGroup._initiate_actors`` in
@@ -212,7 +211,7 @@ class SkyrlJob(Job):
                 taken += placer.take(count, _ENGINES, self.engines_at, whole=self._steps(), users=users)
         return taken
 
-    def _ask_for_model(self, placer: Placer, model: Shape, taken: Taken) -> None:
+    def _ask_for_model(self, placer: Placer, model: ModelNodes, taken: Taken) -> None:
         """Record the request of a model with accelerators of its own."""
         # Without a group, actors with one GPU per node ask for themselves.
         together = model.gpus_per_node > 1 or (self.pair and model.name == "policy")

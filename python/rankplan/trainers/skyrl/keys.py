@@ -5,8 +5,8 @@ Before version 0.3.0 those of the engines were in ``generator`` itself (``transl
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.sdk import Config, Key, KeyTable, anything, size, switch, text
+from rankplan.sdk.keys import megatron_sizes
 
 MODELS = ("policy", "ref", "critic")
 PLACEMENT = "trainer.placement"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rankplan import Component, Inventory
-from rankplan.frozen import frozen
 
 
-@frozen
-class EngineProcess:
+class EngineProcess(NamedTuple):
     """The position of a rollout process in its engine.
 
     ``engine`` counts engines from 0, ``node_rank`` the processes of the engine (one per node in slime). ``first_node``

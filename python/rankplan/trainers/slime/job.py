@@ -20,12 +20,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rankplan import Actors, Parallel
-from rankplan._core import step_sizes
-from rankplan.errors import NOWHERE
-from rankplan.plans.node_order import node_names
-from rankplan.read.components import ASSUMED
+from rankplan import Actors, Inventory, Parallel
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where, must_be
+from rankplan.sdk.placing import check_addresses
 from rankplan.sdk.words import misspelt
 from rankplan.trainers.slime import faults, keys
 from rankplan.trainers.slime.dialect import DIALECT
@@ -132,7 +129,7 @@ class SlimeJob(Job):
 
     def size(self) -> tuple[int, int]:
         """Return the nodes with enough GPUs: ``num_gpus_per_node`` per node (default 8)."""
-        each = self.per_node or ASSUMED
+        each = self.per_node or self.usual_accelerators
         return max(1, -(-self.num_gpus // each)), each
 
     def place(self, placer: Placer) -> None:
@@ -170,10 +167,10 @@ class SlimeJob(Job):
         """
         if not rollout:
             return
-        node_gpus = self.per_node or ASSUMED
+        node_gpus = self.per_node or self.usual_accelerators
         together = max(1, node_gpus // self.per_engine)
         where, help = self._config.where(keys.ENGINE_GPUS), faults.whole_nodes(node_gpus)
-        placer.check_addresses(self._config.system, rollout, each, together, node_gpus, where, help)
+        check_addresses(placer, self._config.system, rollout, each, together, node_gpus, where, help)
 
     def _take(self, placer: Placer, *, colocated: bool) -> Taken:
         """Take the GPUs of all sides; too few are a fault, with those that there are."""
@@ -192,7 +189,7 @@ class SlimeJob(Job):
         if self.actor and not self._config.stated(keys.ACTOR_GPUS):
             defaults_of = self._config.system
         placer.reject(self._counting(), faults.too_few_gpus(self.num_gpus, needed, present, defaults_of))
-        return placer.take(present, "", NOWHERE, node_by_node=True, users=self._names())
+        return placer.take(present, "", self._counting(), node_by_node=True, users=self._names())
 
     def _names(self) -> list[str]:
         """Return the names of all components."""
@@ -229,7 +226,7 @@ class SlimeJob(Job):
             if not nodes:
                 continue
             if last is not None and place[nodes[0]] < place[last.node]:
-                first, second = (node_names(placer.inventory, [node]) for node in (last.node, nodes[0]))
+                first, second = (_address(placer.inventory, node) for node in (last.node, nodes[0]))
                 fault = faults.order_of_groups(self._config.system, (last.component, name), (first, second))
                 placer.reject_group(side.users, fault)
             last = _LastNode(name, nodes[-1])
@@ -248,17 +245,18 @@ class SlimeJob(Job):
         Apart, the sizes of the training are tried before the engines, which come next in whole processes.
         """
         if not placer.packing.whole:
-            return placer.take(self.num_gpus, "", NOWHERE, node_by_node=True, users=self._names())
+            return placer.take(self.num_gpus, "", self._counting(), node_by_node=True, users=self._names())
         sizes = self.parallel.parallel
         trains = self.actor or self.critic
         training = {sizes.tp, sizes.tp * sizes.cp} if trains else set[int]()
         engine = min(self.per_engine, self.per_node or placer.pool_for(*self._names()).largest)
         if not (self.rollout and self.rollout_offset):
             whole = training | ({engine} if self.rollout else set())
-            return placer.take(self.num_gpus, "", NOWHERE, whole=whole, users=self._names())
+            return placer.take(self.num_gpus, "", self._counting(), whole=whole, users=self._names())
         rollout = _steps(self.rollout, engine)
-        steps = step_sizes([size for size in training if size <= self.num_gpus])
-        lists = [_steps(self.rollout_offset, size) + rollout for size in (*steps, 1)]
+        # the larger size is a multiple of the other one
+        sizes_of_steps = sorted((size for size in training if 1 < size <= self.num_gpus), reverse=True)
+        lists = [_steps(self.rollout_offset, size) + rollout for size in (*sizes_of_steps, 1)]
         return placer.lists(self.num_gpus, [[(1, self.num_gpus)], *lists], users=self._names())
 
     def node_order(self) -> NodeOrder:
@@ -324,6 +322,12 @@ def _decisive(sizes: Sizes, count: int) -> Sizes:
         breaking = max(sizes.places, key=lambda kind: getattr(sizes.parallel, kind), default=None)
     where = sizes.where if breaking is None else sizes.places[breaking]
     return replace(sizes, where=where, places={})
+
+
+def _address(inventory: Inventory, node: int) -> str:
+    """Return the address of a node, or else its name."""
+    spec = inventory.node(node)
+    return spec.ip or spec.name
 
 
 def _steps(count: int, size: int) -> list[tuple[int, int]]:

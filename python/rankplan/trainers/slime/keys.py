@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankplan.parallel import MEGATRON
 from rankplan.sdk import Key, KeyTable, anything, size, switch
+from rankplan.sdk.keys import megatron_sizes
 
 _ACTOR = "the GPUs of the actor"
 ACTOR_NODES = size("actor_num_nodes", _ACTOR, default=1, least=0, tells="alone")
@@ -27,7 +27,7 @@ NAMED = (
 )
 """Flags whose typos are faults; slime ignores them silently. Flags of Megatron and SGLang resemble each other."""
 
-TRAINING = {kind: size(name, "sizes of training with Megatron") for kind, (name,) in MEGATRON.items()}
+TRAINING = megatron_sizes("sizes of training with Megatron")
 ENGINE = {
     "pp": (
         size("sglang_pipeline_parallel_size", "sizes of an engine"),

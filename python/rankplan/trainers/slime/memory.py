@@ -6,10 +6,12 @@ import re
 from typing import Any
 
 from rankplan import Model
-from rankplan.plans.shape import Experts, Latent, Shape
 from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
 from rankplan.sdk.memory import (
     SGLANG_EFFECTS,
+    Experts,
+    Latent,
+    Shape,
     convert,
     draft_keys,
     fixed,

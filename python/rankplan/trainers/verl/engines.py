@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from rankplan import Diagnostic
-from rankplan._core import Short
-from rankplan.dialects.placing.engines import division_fault, engine_sizes, idle_fault
-from rankplan.errors import NOWHERE
-from rankplan.frozen import frozen
 from rankplan.sdk import Config, Engine, Placer, Sizes, Taken, Where
+from rankplan.sdk.placing import Short, engine_sizes
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.pools import Pool, group_name
 
@@ -21,13 +17,12 @@ SECTIONS = {"rollout": "rollout", "reward": "rollout", "teacher": "inference"}
 """The section of an engine's sizes, inside that of its role."""
 
 
-@frozen
-class Engines:
+class Engines(NamedTuple):
     """The engines of a component: all are alike. ``fault`` is why verl starts none with their experts."""
 
     engine: Engine
     fault: Diagnostic | None = None
-    fault_at: Where = NOWHERE
+    fault_at: Where = Where()
     is_vllm: bool = True
 
     @property
@@ -41,13 +36,11 @@ class Engines:
         placer.engines(name, taken, per_node, self.engine, share)
         self._check_sockets(placer, name, taken, min(per_node, self.size))
 
-    def place_alone(
-        self, placer: Placer, name: str, pool: Pool, prefix: str, facts: Mapping[str, Any] | None = None
-    ) -> None:
+    def place_alone(self, placer: Placer, name: str, pool: Pool, prefix: str, *, keys_of: str | None = None) -> None:
         """Place engines that each have nodes of their own (verl: ``RolloutReplica.init_standalone``).
 
         An engine on its own takes room where it finds it: a node of the config may be a part of a real one. The groups
-        of the pool of an engine have a name with a prefix. ``facts`` are what is true of the component.
+        of the pool of an engine have a name with a prefix. ``keys_of`` is the component whose keys of memory they have.
         """
         self._check(placer)
         engine = self.engine
@@ -55,7 +48,7 @@ class Engines:
         if pool.gpus > placer.free_for(name):
             pool.take_nodes(placer, [name])  # which is a fault
             return
-        fault = division_fault(name, engine, per_process, pool.gpus) or idle_fault(name, engine, pool.gpus)
+        fault = engine.size_fault(name, per_process, pool.gpus)
         if fault is not None:
             placer.reject(engine.path, fault)
             return
@@ -71,7 +64,7 @@ class Engines:
         share = placer.share(_USERS)
         sizes = engine.parallel
         placer.component(
-            name, taken, engine.where, per_process, sizes=sizes, share=share, engines=processes, facts=facts
+            name, taken, engine.where, per_process, sizes=sizes, share=share, engines=processes, keys_of=keys_of
         )
         self._check_sockets(placer, name, taken, per_process)
 

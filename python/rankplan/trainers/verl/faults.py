@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rankplan import Diagnostic, RankSet
 from rankplan.sdk import must_be
-from rankplan.sdk.words import counted, nodes_text, shown
-from rankplan.words import unknown
+from rankplan.sdk.words import counted, nodes_text, shown, unknown
 
 # Why a component cannot be written
 

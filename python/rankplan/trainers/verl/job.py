@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankplan.dialects.keys.roles import OF_ROLE
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, NodeOrder, Placer, Taken
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.actors import read_actors
@@ -88,7 +86,7 @@ class VerlJob(Job):
         if self.reward.form is Form.WORKERS:
             sections["reward"] = keys.OLDER_REWARD
         return {
-            name: read_training(config, tuple(section.split(".")), self.pool.gpus, self.program.engine)
+            name: read_training(config, section, self.pool.gpus, self.program.engine)
             for name, section in sections.items()
         }
 
@@ -144,7 +142,7 @@ class VerlJob(Job):
         pools = self._pools_with_nodes()
         if self.critics_pool is not None or len(pools) == 1:
             return None
-        return max(ASSUMED, *(pool.gpus_per_node for pool in pools))
+        return max(self.usual_accelerators, *(pool.gpus_per_node for pool in pools))
 
     def _pools_with_nodes(self) -> list[Pool]:
         """Return the pools that have nodes of their own."""
@@ -181,8 +179,8 @@ class VerlJob(Job):
             self.teachers.place(placer, teachers, placer.share(USERS))
         if self.rollout.pool is not None:
             name = "rollout" if self.rollout.gpus_per_server is None else "rollout_standalone"
-            facts = {OF_ROLE: "rollout_standalone" if self.has_own_share else "rollout"}
-            self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_", facts)
+            keys_of = "rollout_standalone" if self.has_own_share else "rollout"
+            self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_", keys_of=keys_of)
         for actors in self.actors:
             placer.hold(actors)
 

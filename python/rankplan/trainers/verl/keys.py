@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from rankplan.dialects.keys.key import Recognition
-from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.sdk import Key, KeyTable, anything, fact, size, switch, text
+from rankplan.sdk.keys import megatron_sizes
 
 ACTOR_ROLLOUT_REF = "actor_rollout_ref"
 MODEL = f"{ACTOR_ROLLOUT_REF}.model"
@@ -43,7 +42,7 @@ class PoolKeys(NamedTuple):
     gpus: Key[int | None]
 
 
-def _pool(section: str, decides: str, *, tells: Recognition = "") -> PoolKeys:
+def _pool(section: str, decides: str, *, tells: Literal["", "tells"] = "") -> PoolKeys:
     return PoolKeys(*(size(f"@.{name}", decides, at=(section,), tells=tells) for name in ("nnodes", "n_gpus_per_node")))
 
 

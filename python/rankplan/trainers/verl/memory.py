@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rankplan.dialects.keys.roles import Setting
 from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.sdk.memory import (
     SGLANG_EFFECTS,
     VLLM_EFFECTS,
+    Setting,
     convert,
     draft_keys,
     end_stages,

@@ -10,11 +10,10 @@ Follows verl's ``build_hybrid_res_pool_layout`` (22f8847), which 1dda039 does no
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import chain
 from math import gcd
+from typing import NamedTuple
 
-from rankplan.frozen import frozen
 from rankplan.sdk import Config
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.pools import Pool
@@ -24,8 +23,7 @@ _PART = "[1-9][0-9]{0,6}"
 _FORM = re.compile(f"({_PART}(?:_{_PART})*)-({_PART}(?:_{_PART})*)")
 
 
-@frozen
-class Partition:
+class Partition(NamedTuple):
     """The pools of a partition, and the nodes that it divides, as a pool."""
 
     training: Pool
@@ -64,10 +62,10 @@ def read_partition(config: Config, training: Pool, engines: Rollout) -> Partitio
         config.faults.add(where, faults.partition_wider_than_nodes(text, largest, physical))
         return None
     each = gcd(*trained, *generating)
-    pool = replace(rollout, nodes=sum(generating) // each, gpus_per_node=each, where=where)
+    pool = rollout._replace(nodes=sum(generating) // each, gpus_per_node=each, where=where)
     per_server = None if engines.gpus_per_server is None else each
     return Partition(
-        replace(training, nodes=sum(trained) // each, gpus_per_node=each, where=where),
-        replace(engines, gpus_per_server=per_server, pool=pool),
-        replace(training, gpus_per_node=physical),
+        training._replace(nodes=sum(trained) // each, gpus_per_node=each, where=where),
+        engines._replace(gpus_per_server=per_server, pool=pool),
+        training._replace(gpus_per_node=physical),
     )

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from typing import NamedTuple
 
-from rankplan.frozen import frozen
-from rankplan.plans.requests import repeated
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Placer, Taken, Where
 from rankplan.trainers.verl import faults
 from rankplan.trainers.verl.keys import PoolKeys
@@ -16,8 +13,11 @@ USERS = 3
 """``max_colocate_count`` of verl's pools: also the CPUs of a bundle (``RayResourcePool``)."""
 
 
-@frozen
-class Pool:
+USUAL_GPUS = 8
+"""``n_gpus_per_node`` by default."""
+
+
+class Pool(NamedTuple):
     """A pool of a section: its nodes, and its accelerators of each. ``where`` is the place of its size."""
 
     name: str
@@ -48,9 +48,9 @@ class Pool:
     def halves(self) -> tuple[Pool, Pool]:
         """Return two pools of a half each: of the GPUs of a single node, else of the nodes (``main_ppo_split``)."""
         if self.nodes // 2 == 0 and self.gpus_per_node // 2 > 0:
-            half = replace(self, gpus_per_node=self.gpus_per_node // 2)
+            half = self._replace(gpus_per_node=self.gpus_per_node // 2)
         else:
-            half = replace(self, nodes=self.nodes // 2)
+            half = self._replace(nodes=self.nodes // 2)
         return half, half
 
     def take_nodes(self, placer: Placer, users: Collection[str]) -> Taken:
@@ -59,7 +59,7 @@ class Pool:
 
 
 def read_pool(
-    section: Config, keys: PoolKeys, *, usual_nodes: int = 0, least_nodes: int = 1, usual_gpus: int = ASSUMED
+    section: Config, keys: PoolKeys, *, usual_nodes: int = 0, least_nodes: int = 1, usual_gpus: int = USUAL_GPUS
 ) -> Pool:
     """Return the pool of a section; missing nodes are a fault if the usual ones are too few."""
     for key in keys:
@@ -77,5 +77,12 @@ def read_pool(
 
 
 def group_name(nodes: int, gpus: int) -> str:
-    """Return the name of a pool's groups without their numbers (verl: ``RayResourcePool.get_placement_groups``)."""
-    return f"verl_group_{gpus}{repeated(f'_{gpus}', nodes - 1)}:"
+    """Return the pattern of the name of a pool's groups, without their numbers.
+
+    It has the size of every node (``RayResourcePool.get_placement_groups``), which a short pattern says of many nodes.
+    """
+    size, others = f"_{gpus}", nodes - 1
+    sizes = f"(?:{size}){{{others}}}"
+    if len(size) * others <= len(sizes):
+        sizes = size * others
+    return f"verl_group_{gpus}{sizes}:"

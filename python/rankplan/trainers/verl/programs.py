@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from typing import NamedTuple
 
-from rankplan.errors import KeyPath
-from rankplan.frozen import frozen
-from rankplan.read.text.overrides import CHOICES
 from rankplan.sdk import Config, anything
 from rankplan.trainers.verl.keys import OWN_CONFIGS
 
@@ -24,8 +22,7 @@ class OlderReward(Enum):
     """So, and the program's own config enables it."""
 
 
-@frozen
-class Program:
+class Program(NamedTuple):
     """What a program starts; ``None`` where the config decides.
 
     ``is_asynchronous``: the rollout has nodes of its own. ``engine`` is the engine of the training in the program's own
@@ -85,7 +82,7 @@ _RELEASED = re.compile(r"verl\.trainer\.main_ppo\w*|verl\.experimental\..*")
 """The modules of verl itself."""
 
 _CONFIG_NAME = anything("hydra.job.config_name", "the config with the defaults")
-_CHOICES = anything(".".join(map(str, CHOICES)), "the files of config groups")
+_CHOICES = anything("hydra.runtime.choices", "the files of config groups")
 
 
 def program_of(module: str) -> Program:
@@ -132,9 +129,8 @@ def usual_engine(config: Config) -> str | None:
     return None
 
 
-def chosen_engine(config: Config, role: KeyPath) -> str | None:
+def chosen_engine(config: Config, role: str) -> str | None:
     """Return the engine of the file that the command line chooses for a role: ``actor@actor_rollout_ref.actor=...``."""
-    name = str(role[-1])
-    group = f"{name}@{'.'.join(map(str, role))}"
-    chosen = config.entry(_CHOICES, config.under(CHOICES).section, group)
+    name = role.rpartition(".")[2]
+    chosen = config.entry(_CHOICES, config.section_at(_CHOICES).section, f"{name}@{role}")
     return str(chosen or "").removesuffix(f"_{name}") or None

@@ -7,13 +7,12 @@ own. Before 0.7.1, and in some recipes, it is in ``reward_model`` and has one pr
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import NamedTuple
 
-from rankplan.frozen import frozen
-from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
-from rankplan.trainers.verl.pools import Pool, read_pool
+from rankplan.trainers.verl.pools import USUAL_GPUS, Pool, read_pool
 from rankplan.trainers.verl.programs import OlderReward
 from rankplan.trainers.verl.rollout import Trainer
 
@@ -38,8 +37,7 @@ class Form(Enum):
     ENGINES = auto()
 
 
-@frozen
-class RewardModel:
+class RewardModel(NamedTuple):
     """A reward model. Its engines share the accelerators of the training unless they have a pool."""
 
     form: Form = Form.NONE
@@ -98,6 +96,6 @@ def _warn_of_disabled(config: Config, section: Config, *, has_pool: bool) -> Non
     if has_pool:
         nodes = section.get(keys.REWARD_POOL.nodes, 0, least=0)
         if nodes:
-            gpus = section.get(keys.REWARD_POOL.gpus, ASSUMED)
+            gpus = section.get(keys.REWARD_POOL.gpus, USUAL_GPUS)
             fault = faults.pool_of_disabled_reward_model(nodes, gpus)
             config.faults.warn(section.where(keys.REWARD_HAS_POOL), fault)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import NamedTuple
 
-from rankplan.frozen import frozen
 from rankplan.sdk import Config
 from rankplan.trainers.verl import keys
 from rankplan.trainers.verl.engines import Engines, read_engines
@@ -56,8 +56,7 @@ def has_own_share(config: Config, trainer: Trainer, program: Program) -> bool:
     return is_asynchronous and program.has_own_share and _ONE_STEP not in config_name(config)
 
 
-@frozen
-class Rollout:
+class Rollout(NamedTuple):
     """The engines of the rollout.
 
     ``gpus_per_server`` is the most accelerators of a process on those of the training; ``None`` for no engines there.

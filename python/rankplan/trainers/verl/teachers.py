@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from rankplan.dialects.keys.key import path_of
-from rankplan.frozen import frozen
 from rankplan.sdk import Config, Placer, Taken, Where
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
@@ -16,8 +14,7 @@ _USUAL = "teacher_model"
 """The name of the teacher in verl's own config; named ones replace it."""
 
 
-@frozen
-class Teacher:
+class Teacher(NamedTuple):
     """A teacher: its component, its engines, and how many it has."""
 
     name: str
@@ -30,8 +27,7 @@ class Teacher:
         return self.replicas * self.engines.size
 
 
-@frozen
-class Teachers:
+class Teachers(NamedTuple):
     """The pool of the teachers, and the teachers in the order in which they take its accelerators."""
 
     pool: Pool
@@ -69,7 +65,7 @@ def read_teachers(config: Config) -> Teachers | None:
 
 def _teacher(config: Config, name: Any, component: str, usual_gpus: int) -> Teacher:
     """Return a teacher; without a number of its engines, it has as many as fit on the usual accelerators."""
-    section = config.under((*path_of(keys.TEACHER_MODELS.path), name))
+    section = config.under(keys.TEACHER_MODELS.path).inner(name)
     engines = read_engines(section.inner(SECTIONS["teacher"]))
     usual = usual_gpus // engines.size
     return Teacher(component, engines, section.get(keys.NUM_REPLICAS, usual, least=0) or usual)

@@ -23,19 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan import Diagnostic, Inventory, RankSet
-from rankplan._core import Free
-from rankplan._core import Inventory as Core
-from rankplan.dialects.keys.key import path_of
-from rankplan.errors import KeyPath
-from rankplan.frozen import frozen
-from rankplan.nodes.facts import NO_FACTS
-from rankplan.plans.rules import NO_RULES, Places, Rules
-from rankplan.plans.rules import Pool as PoolRule
-from rankplan.read.text.reader import misspelt_key
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Taken, Where
+from rankplan.sdk.placing import Free, Pool
 from rankplan.sdk.words import misspelt
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
@@ -60,8 +52,7 @@ _ATTRIBUTES = (
 )
 
 
-@frozen
-class _Cluster:
+class _Cluster(NamedTuple):
     """A cluster: its nodes, and the accelerators of each, with their places."""
 
     nodes: int
@@ -70,8 +61,7 @@ class _Cluster:
     gpus_at: Where
 
 
-@frozen
-class _DevicePool:
+class _DevicePool(NamedTuple):
     """A pool of a cluster: with ``is_standby``, a reserve for the models of the pools that it protects.
 
     An elastic one has at least and at most so many accelerators. ``entry`` and ``attributes`` are its sections.
@@ -93,8 +83,7 @@ class _DevicePool:
         return self.nodes * self.gpus_per_node
 
 
-@frozen
-class _Model:
+class _Model(NamedTuple):
     """A model on a pool: engines, or processes that train or compute, one per accelerator."""
 
     name: str
@@ -167,7 +156,7 @@ class TopologyJob(Job):
             fault = faults.model_on_reserve(name, pool, self._pools_of_models())
             entry.faults.add(entry.where(keys.RESOURCE_POOL), fault)
         elif worker is not None and pool is not None and section is not None:
-            runs = _read_worker(config, worker, path_of(section), self.pools[pool].gpus)
+            runs = _read_worker(config, worker, section, self.pools[pool].gpus)
             self.models.append(_Model(name, worker, pool, runs))
 
     def _pools_of_models(self, besides: str = "") -> list[str]:
@@ -233,9 +222,9 @@ class TopologyJob(Job):
             return
         taken = {name: _take(placer, name, pool, free[pool.cluster]) for name, pool in self.pools.items()}
         if not placer.faults:
-            placer.rules = self._rules(placer, core, taken)
-            if placer.rules:
-                placer.inventory = placer.inventory.with_facts(placer.inventory.facts or NO_FACTS, planned=True)
+            rules = self._rules(placer, taken)
+            if any(rule.decides for rule in rules):
+                placer.require(pools=rules)
         for model in self.models:
             if taken[model.pool]:
                 self._place_model(placer, model, taken[model.pool])
@@ -255,11 +244,12 @@ class TopologyJob(Job):
             fault = faults.missing_nodes_of_cluster(name, ranks, gpus, core.num_nodes)
             placer.reject(cluster.nodes_at, fault)
 
-    def _rules(self, placer: Placer, core: Core, taken: Mapping[str, Taken]) -> Rules:
-        """Return the reserves and bounds of the pools, if they state any.
+    def _rules(self, placer: Placer, taken: Mapping[str, Taken]) -> tuple[Pool, ...]:
+        """Return the pools of models, with their bounds, and the reserves.
 
         The node of a reserve is whole: one that other pools use, too, is reserved for none of them.
         """
+        core = placer.inventory.core
         nodes = {name: of_pool.used_nodes(core) for name, of_pool in taken.items()}
         shared_nodes = _shared_nodes(nodes.values())
         used = {model.pool for model in self.models}
@@ -269,22 +259,21 @@ class TopologyJob(Job):
             node, index = core.place(taken[name].first)
             return node, -index
 
-        rules: list[PoolRule] = []
+        rules: list[Pool] = []
         for name in sorted(self.pools, key=start):
             pool = self.pools[name]
-            places: Places = {(): pool.entry.place}
             protects = tuple(dict.fromkeys(other for other in pool.protects if other in used))
             if name in used:
                 models = tuple(model.name for model in self.models if model.pool == name)
-                rules.append(PoolRule(name, models, pool.least_gpus, pool.most_gpus, places=places))
+                rules.append(Pool(name, models, pool.least_gpus, pool.most_gpus, places={(): pool.entry.place}))
             elif protects:
                 whole = nodes[name] - shared_nodes
                 if whole:
-                    rules.append(PoolRule(name, node_ranks=whole, protects=protects, places=places))
+                    rules.append(Pool(name, node_ranks=whole, protects=protects, places={(): pool.entry.place}))
                 shared = nodes[name] & shared_nodes
                 if shared:
                     placer.faults.warn(pool.attributes.where(keys.PROTECTS), faults.shared_reserve(name, shared))
-        return Rules(pools=tuple(rules)) if any(rule.decides for rule in rules) else NO_RULES
+        return tuple(rules)
 
     def _place_model(self, placer: Placer, model: _Model, taken: Taken) -> None:
         """Place a model on its pool; those that train share its accelerators (verl: one Ray actor)."""
@@ -307,7 +296,7 @@ def _named_entries(config: Config, key: Key[Any]) -> Iterator[tuple[str, Config]
         return
     seen: set[str] = set()
     for index, entry in enumerate(entries):
-        path: KeyPath = (*path_of(key.path), index)
+        path = (*config.path(key), index)
         if not isinstance(entry, Mapping):
             config.faults.add(config.under(path).place, faults.no_entry(path, entry, names))
             continue
@@ -327,11 +316,10 @@ def _check_names(section: Config, known: Sequence[Key[Any]]) -> None:
     for name in section.section:
         if name in names:
             continue
-        near = misspelt(str(name), names)
-        if near is None:
+        if misspelt(str(name), names) is None:
             section.faults.warn(section.named(str(name)), faults.extra_key(name, names))
         else:
-            section.faults.add(section.named(str(name)), misspelt_key(str(name), near))
+            section.reject_misspelt(str(name), names)
 
 
 def _read_name(entry: Config, key: Key[Any]) -> str | None:
@@ -394,11 +382,11 @@ def _read_bounds(attributes: Config, gpus: int, *, is_standby: bool, is_elastic:
     return least, most
 
 
-def _read_worker(config: Config, worker: str, section: KeyPath, gpus: int) -> Engines | Training:
+def _read_worker(config: Config, worker: str, section: str, gpus: int) -> Engines | Training:
     """Return what a worker runs, as the section of its model says, on so many accelerators."""
     if worker in SECTIONS:
-        return read_engines(config.under((*section, SECTIONS[worker])))
-    role = section if section[-1] == worker else (*section, worker)
+        return read_engines(config.under(f"{section}.{SECTIONS[worker]}"))
+    role = section if section.rpartition(".")[2] == worker else f"{section}.{worker}"
     return read_training(config, role, gpus)
 
 

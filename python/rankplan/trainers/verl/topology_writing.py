@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from itertools import accumulate, groupby
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from rankplan import Component, Inventory, Plan
-from rankplan.frozen import frozen
-from rankplan.plans.parts import pools_of
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS
 from rankplan.trainers.verl.training import TRAINED
@@ -64,8 +62,7 @@ def _size_values(nodes: int, gpus: int) -> dict[str, int]:
     return {key.name: size for key, size in zip(keys.ENTRY_POOL, (nodes, gpus), strict=True)}
 
 
-@frozen
-class _Pool:
+class _Pool(NamedTuple):
     """A pool: the first accelerator that it takes of each node, and how many of each.
 
     ``models`` are on it; a pool without any is ``standby``. A pool without a name holds accelerators that stay idle.
@@ -75,7 +72,7 @@ class _Pool:
     starts: tuple[tuple[int, int], ...]
     gpus_per_node: int
     models: tuple[str, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     def of(
@@ -133,7 +130,7 @@ def _models_by_devices(planned: Plan, clusters: _Clusters) -> tuple[dict[Devices
 
 def _pools_of_models(planned: Plan, models: Mapping[Devices, Sequence[str]]) -> Iterator[_Pool]:
     """Yield the pools of these accelerators: those of the plan's rules, and others with a name of their own."""
-    stated = pools_of(planned.rules, planned)
+    stated = planned.rules.pools
     rules = {frozenset(rule.components): rule for rule in stated if rule.components}
     names = {rule.name for rule in stated}
     for devices, of_devices in models.items():
@@ -150,7 +147,7 @@ def _pools_of_models(planned: Plan, models: Mapping[Devices, Sequence[str]]) -> 
 def _reserves(planned: Plan, written: Container[str], clusters: _Clusters) -> list[_Pool]:
     """Return the reserves of the plan's rules, whole nodes of one cluster, for pools that are written."""
     reserves = []
-    for rule in planned.rules.with_pools_of(planned).pools:
+    for rule in planned.rules.pools:
         protects = [name for name in rule.protects if name in written]
         clusters_of_nodes = {clusters.index(node) for node in rule.node_ranks}
         if len(clusters_of_nodes) == 1 and protects:
@@ -201,7 +198,7 @@ class _FirstFit:
         names = {pool.name for pool in pools}
         for index, pool in enumerate(self.pools):
             if not pool.name:
-                self.pools[index] = replace(pool, name=_unused(f"idle_pool{index}", names))
+                self.pools[index] = pool._replace(name=_unused(f"idle_pool{index}", names))
 
     def _unblocked(self, pool: _Pool) -> bool:
         """Add idle pools that take what a pool would get instead of its own; return whether it gets its own then."""
@@ -224,7 +221,7 @@ class _FirstFit:
         last = self.pools[-1] if self.pools else None
         is_continued = last is not None and last.name == pool.name == "" and last.gpus_per_node == pool.gpus_per_node
         if last is not None and is_continued:
-            self.pools[-1] = replace(last, starts=last.starts + pool.starts)
+            self.pools[-1] = last._replace(starts=last.starts + pool.starts)
         else:
             self.pools.append(pool)
 

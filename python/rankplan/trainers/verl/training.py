@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from rankplan import Parallel
-from rankplan.errors import KeyPath
-from rankplan.frozen import frozen
-from rankplan.parallel import NO_SIZES
 from rankplan.sdk import Config, Key, Sizes
 from rankplan.trainers.verl import keys
 from rankplan.trainers.verl.programs import chosen_engine, usual_engine
@@ -28,21 +26,22 @@ _SIZES: dict[str, Mapping[str, Key[int | None]]] = {
 """The sizes in these sections."""
 
 
-@frozen
-class Training:
+class Training(NamedTuple):
     """The engine of a role with a process per accelerator, and its parallel sizes."""
 
     engine: str
     sizes: Sizes
 
 
-def read_training(config: Config, role: KeyPath, gpus: int, program_engine: str | None = None) -> Training:
+def read_training(config: Config, role: str, gpus: int, program_engine: str | None = None) -> Training:
     """Return the engine and the sizes of the role in a section, on so many accelerators.
 
     The reference model has the actor's unless its own are stated. ``program_engine`` is the engine of the program's own
     config.
     """
-    sections = [role, (*role[:-1], "actor")] if role[-1] == "ref" else [role]
+    sections = [role]
+    if role.rpartition(".")[2] == "ref":
+        sections.append(f"{role.removesuffix('ref')}actor")
     engine = _engine(config, sections, program_engine)
     for section in sections:
         sizes = _sizes(config.under(section), engine, gpus)
@@ -51,7 +50,7 @@ def read_training(config: Config, role: KeyPath, gpus: int, program_engine: str 
     return Training(engine, Sizes(where=config.under(role).place))
 
 
-def _engine(config: Config, sections: list[KeyPath], program_engine: str | None) -> str:
+def _engine(config: Config, sections: list[str], program_engine: str | None) -> str:
     """Return the engine that one of the sections of a role states, else that of the whole config.
 
     Keys of an engine's section exist only in a config of this engine: Hydra rejects others.
@@ -64,7 +63,7 @@ def _engine(config: Config, sections: list[KeyPath], program_engine: str | None)
     if usual:
         return str(usual)
     for engine, inner in _SECTIONS.items():
-        if any(config.under((*section, inner)).section for section in sections):
+        if any(config.under(f"{section}.{inner}").section for section in sections):
             return engine
     return "fsdp"
 
@@ -89,7 +88,7 @@ def _ulysses(role: Config, *places: Key[int]) -> Sizes:
     key = next(filter(role.stated, places), places[-1])
     size = role[key]
     if size == 1:
-        return Sizes(NO_SIZES, role.place)
+        return Sizes(where=role.place)
     return Sizes(Parallel(cp=size), role.place, {"cp": role.where(key)}, {"cp": role.path(key)})
 
 

@@ -12,8 +12,6 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from rankplan.dialects.keys.key import path_of
-from rankplan.files import read_text
 from rankplan.sdk import Config
 
 _LARGEST = 1 << 20
@@ -60,7 +58,9 @@ def starts_reference(config: Config) -> bool | Rule:
 
 def _parsed(file: Path) -> ast.Module | None:
     try:
-        return ast.parse(read_text(file, _LARGEST))
+        with file.open("rb") as opened:
+            content = opened.read(_LARGEST + 1)
+        return ast.parse(content.decode("utf-8-sig")) if len(content) <= _LARGEST else None
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 
@@ -184,7 +184,7 @@ def _value(node: ast.expr, config: Config) -> Any:
         case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *others]):
             section = _path(node.func.value) if isinstance(node.func, ast.Attribute) else _unread()
             default = _value(others[0], config) if others else None
-            value = config.at(path_of(".".join((*section, name))))
+            value = config.at(config.path_at(".".join((*section, name))))
             return default if value is None else value
         case ast.Attribute():
             return _known(config, _path(node))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rankplan import Component, Parallel, Plan
-from rankplan.dialects.keys.key import below
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.keys import PoolKeys
 from rankplan.trainers.verl.training import TRAINED
@@ -71,24 +70,24 @@ def _values(planned: Plan, shapes: Mapping[str, Shape]) -> Values:
     if "rollout" in shapes:
         values |= engine_values(keys.ROLLOUT, planned["rollout"])
     else:
-        values[below(keys.ROLLOUT, keys.ENGINE_SIZES["tp"].path)] = 1
+        values[keys.ENGINE_SIZES["tp"].path_in(keys.ROLLOUT)] = 1
     if "critic" in shapes:
         values[keys.CRITIC_ENABLED.path] = True
         values |= training_values(keys.CRITIC, planned["critic"])
     if "rollout" in shapes and not _share_devices(planned["rollout"], actor):
         values |= _pool_values(keys.OWN_ROLLOUT, keys.OWN_ROLLOUT_POOL, shapes["rollout"])
     if "reward" in shapes:
-        values[below(keys.REWARD, keys.REWARD_ENABLED.path)] = True
+        values[keys.REWARD_ENABLED.path_in(keys.REWARD)] = True
         values |= engine_values(keys.REWARD_ENGINE, planned["reward"])
         if not _share_devices(planned["reward"], actor):
-            values[below(keys.REWARD, keys.REWARD_HAS_POOL.path)] = True
+            values[keys.REWARD_HAS_POOL.path_in(keys.REWARD)] = True
             values |= _pool_values(keys.REWARD, keys.REWARD_POOL, shapes["reward"])
     return values
 
 
 def _pool_values(section: str, pool: PoolKeys, shape: Shape) -> Values:
     """Return the values of a pool."""
-    return {below(section, key.path): size for key, size in zip(pool, shape, strict=True)}
+    return {key.path_in(section): size for key, size in zip(pool, shape, strict=True)}
 
 
 def training_values(section: str, component: Component) -> Values:
@@ -97,16 +96,16 @@ def training_values(section: str, component: Component) -> Values:
     values: Values = {}
     if {sizes.tp, sizes.pp, sizes.ep, sizes.etp} == {1}:
         if sizes.cp > 1:
-            values[below(section, keys.ULYSSES.path)] = sizes.cp
+            values[keys.ULYSSES.path_in(section)] = sizes.cp
         shards = sizes.fsdp * sizes.cp
         if sizes.fsdp > 1 and shards < len(component):
-            values[below(section, keys.FSDP_SIZE.path)] = shards
+            values[keys.FSDP_SIZE.path_in(section)] = shards
         return values
-    values[below(section, keys.STRATEGY.path)] = "megatron"
+    values[keys.STRATEGY.path_in(section)] = "megatron"
     for kind, key in keys.MEGATRON.items():
         size = getattr(sizes, kind)
         if size > 1 or kind in ("ep", "etp"):
-            values[below(f"{section}.megatron", key.path)] = size
+            values[key.path_in(f"{section}.megatron")] = size
     return values
 
 
@@ -125,9 +124,9 @@ def engine_values(section: str, component: Component) -> Values:
     values: Values = {}
     for kind, size in engine.items():
         if size > 1 or kind == "tp":
-            values[below(section, keys.ENGINE_SIZES[kind].path)] = size
+            values[keys.ENGINE_SIZES[kind].path_in(section)] = size
     if sizes.ep > 1:
-        values[below(section, keys.ENGINE_EXPERTS.path)] = sizes.ep
+        values[keys.ENGINE_EXPERTS.path_in(section)] = sizes.ep
     return values
 
 
