@@ -1,12 +1,55 @@
-"""The faults of components whose node group a job file states, and of commands with their devices."""
+"""The faults of places: too little room, node groups that a job file states, and devices of commands."""
 
 from __future__ import annotations
 
-from rankplan._core import RankSet
+from collections.abc import Callable, Mapping
+
+from rankplan._core import MAX_PROCESSES, RankSet
 from rankplan.errors import Diagnostic
 from rankplan.words import counted, nodes_text
 
 _CONFLICT = "job-conflict"
+_LARGER_GROUP = "give the node group more nodes, or use fewer"
+
+
+def few_nodes(
+    name: str, nodes: int, each: int, present: str, sizes: Mapping[int, int], excluded: int, help: str
+) -> Diagnostic:
+    """Return the fault of a component for which there are too few nodes with ``each`` free accelerators.
+
+    ``present`` is what messages call the nodes that it may have, and ``sizes`` how many have each number of
+    accelerators, of which some are ``excluded``.
+    """
+    message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but {present} has "
+    message += counted(sum(sizes.values()), "node")
+    if len(sizes) == 1:
+        message += f" with {next(iter(sizes))}"
+    else:
+        fitting = sum(count for size, count in sizes.items() if size >= each)
+        message += f", {fitting or 'none'} of them with {each} or more"
+    if excluded:
+        message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
+    return Diagnostic("resource-out-of-range", message, help)
+
+
+def larger_nodes(*, in_group: bool, cure: Callable[[], str | None]) -> str:
+    """Return the help of `few_nodes`: outside a node group, the cure if there is one."""
+    if in_group:
+        return f"{_LARGER_GROUP} nodes or accelerators per node"
+    return cure() or "use a larger cluster, or fewer nodes or accelerators per node"
+
+
+def few_accelerators(name: str, count: int, present: int, of: str, *, in_group: bool) -> Diagnostic:
+    """Return the fault of a component that needs more accelerators than there are; ``of`` says where."""
+    message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
+    help = f"{_LARGER_GROUP} accelerators" if in_group else "use a larger cluster, or fewer accelerators"
+    return Diagnostic("resource-out-of-range", message, help)
+
+
+def too_many_processes(processes: int) -> Diagnostic:
+    """Return the fault of more processes than a component may have."""
+    message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
+    return Diagnostic("too-many-processes", message, "split the component, or place fewer processes")
 
 
 def group_nodes(nodes: RankSet) -> str:

@@ -20,7 +20,6 @@ from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.read.components import lacks_accelerators, sized, with_memory
 from rankplan.read.sources import Planned, Sources
 from rankplan.read.text.sizes import Sizes
-from rankplan.words import counted
 
 if TYPE_CHECKING:
     from rankplan.dialects.launching.masks import Mask
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from rankplan.dialects.placing.grouping import ComponentGroups, Grouping
 
 _LEFT = "what is left of the cluster"
-_LARGER_GROUP = "give the node group more nodes, or use fewer"
 
 
 @frozen
@@ -256,27 +254,16 @@ class Placer:
         self, nodes: int, each: int, name: str, users: Collection[str], cure: Callable[[], str | None]
     ) -> Diagnostic:
         """Return the fault of a component for which there are too few nodes with ``each`` free accelerators."""
-        present = "the cluster"
-        num_nodes, sizes = self.inventory.num_nodes, self.inventory.core.nodes_by_size()
+        from rankplan.dialects.placing import faults  # most configs have none
+
+        present, sizes = "the cluster", self.inventory.core.nodes_by_size()
         if self.groups:
             own = self._grouping.nodes(users)
-            present, num_nodes = self._grouping.words(users), len(own)
-            sizes = {size: ranks & own for size, ranks in sizes.items() if ranks & own}
-        message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but {present} has "
-        message += counted(num_nodes, "node")
-        if len(sizes) == 1:
-            message += f" with {next(iter(sizes))}"
-        else:
-            fitting = sum(len(ranks) for size, ranks in sizes.items() if size >= each)
-            message += f", {fitting or 'none'} of them with {each} or more"
-        if excluded := len(self.inventory.excluded_accelerators):
-            message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
-        help = "use a larger cluster, or fewer nodes or accelerators per node"
-        if self.groups:
-            help = f"{_LARGER_GROUP} nodes or accelerators per node"
-        elif cured := cure():
-            help = cured
-        return Diagnostic("resource-out-of-range", message, help)
+            present, sizes = self._grouping.words(users), {size: ranks & own for size, ranks in sizes.items()}
+        counts = {size: len(ranks) for size, ranks in sizes.items() if ranks}
+        excluded = len(self.inventory.excluded_accelerators)
+        help = faults.larger_nodes(in_group=bool(self.groups), cure=cure)
+        return faults.few_nodes(name, nodes, each, present, counts, excluded, help)
 
     def bundles(
         self,
@@ -359,8 +346,9 @@ class Placer:
 
     def too_many(self, at: Where, name: str, count: int, present: int, of: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""
-        help = f"{_LARGER_GROUP} accelerators" if self.groups else "use a larger cluster, or fewer accelerators"
-        self.reject(at, _too_few_accelerators(name, count, present, of, help))
+        from rankplan.dialects.placing import faults  # most configs have none
+
+        self.reject(at, faults.few_accelerators(name, count, present, of, in_group=bool(self.groups)))
 
     def ask(
         self,
@@ -451,7 +439,9 @@ class Placer:
     def without_accelerators(self, name: str, processes: int, at: Where, nodes: RankSet | None = None) -> None:
         """Place a component without accelerators: its processes take nodes in turn, by default those in use."""
         if processes > MAX_PROCESSES:
-            self.reject(at, _too_many_processes(processes))
+            from rankplan.dialects.placing import faults  # most configs have none
+
+            self.reject(at, faults.too_many_processes(processes))
             return
         if nodes is None:
             every = RankSet(range(self.inventory.num_nodes))
@@ -519,13 +509,3 @@ class Placer:
     def share(users: int) -> float:
         """Return the share of one of so many equal users of an accelerator."""
         return SHARE_UNIT // users / SHARE_UNIT
-
-
-def _too_few_accelerators(name: str, count: int, present: int, of: str, help: str) -> Diagnostic:
-    message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
-    return Diagnostic("resource-out-of-range", message, help)
-
-
-def _too_many_processes(processes: int) -> Diagnostic:
-    message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
-    return Diagnostic("too-many-processes", message, "split the component, or place fewer processes")
