@@ -39,6 +39,15 @@ impl RankRange {
     pub fn len(self) -> u32 {
         self.last - self.first + 1
     }
+
+    /// Take in a range that starts no earlier, unless there is a gap between the two. Returns whether it did.
+    fn joins(&mut self, range: RankRange) -> bool {
+        let joins = range.first <= self.last.saturating_add(1);
+        if joins {
+            self.last = self.last.max(range.last);
+        }
+        joins
+    }
 }
 
 impl Display for RankRange {
@@ -55,10 +64,21 @@ pub(crate) fn append(ranges: &mut Vec<RankRange>, from: usize, range: RankRange)
     }
 }
 
+/// The number of ranks before each range but the first.
+fn counts(ranges: &[RankRange]) -> Vec<u32> {
+    let Some((_, but_last)) = ranges.split_last() else { return Vec::new() };
+    let mut total = 0;
+    let sums = but_last.iter().map(|range| {
+        total += range.len();
+        total
+    });
+    sums.collect()
+}
+
 /// A set of ranks: ascending ranges with a gap between any two.
 ///
-/// `before[i]` is the number of ranks before range `i`, so that [`RankSet::nth`] and [`RankSet::position`] are binary
-/// searches.
+/// `before[i]` is the number of ranks before range `i + 1`, so that [`RankSet::nth`] and [`RankSet::position`] are binary
+/// searches, and one range, as many sets have, needs no second list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RankSet {
     ranges: Vec<RankRange>,
@@ -73,11 +93,8 @@ impl RankSet {
             // The stable sort merges ascending runs, and the union of two sets consists of two.
             ranges.sort();
         }
-        let mut set = RankSet::default();
-        for range in ranges {
-            set.push(range);
-        }
-        set
+        ranges.dedup_by(|range, last| last.joins(*range));
+        RankSet { before: counts(&ranges), ranges }
     }
 
     /// The ranks `0..count`.
@@ -87,13 +104,18 @@ impl RankSet {
 
     /// Add a range that starts no earlier than the last one.
     fn push(&mut self, range: RankRange) {
-        match self.ranges.last_mut() {
-            Some(last) if range.first <= last.last.saturating_add(1) => last.last = last.last.max(range.last),
-            _ => {
-                self.before.push(self.len());
-                self.ranges.push(range);
-            }
+        if self.ranges.last_mut().is_some_and(|last| last.joins(range)) {
+            return;
         }
+        if !self.ranges.is_empty() {
+            self.before.push(self.len());
+        }
+        self.ranges.push(range);
+    }
+
+    /// The number of ranks before a range.
+    fn count_before(&self, index: usize) -> u32 {
+        index.checked_sub(1).map_or(0, |index| self.before[index])
     }
 
     /// The ranges, ascending, with a gap between any two.
@@ -103,10 +125,7 @@ impl RankSet {
 
     /// The number of ranks.
     pub fn len(&self) -> u32 {
-        match (self.before.last(), self.ranges.last()) {
-            (Some(before), Some(range)) => before + range.len(),
-            _ => 0,
-        }
+        self.ranges.last().map_or(0, |range| self.before.last().unwrap_or(&0) + range.len())
     }
 
     /// Whether the set is empty.
@@ -116,9 +135,9 @@ impl RankSet {
 
     /// The rank at this position; positions are counted from 0 in ascending order.
     pub fn nth(&self, position: u32) -> Option<u32> {
-        let at = self.before.partition_point(|&before| before <= position).checked_sub(1)?;
-        let offset = position - self.before[at];
-        (offset < self.ranges[at].len()).then(|| self.ranges[at].first + offset)
+        let at = self.before.partition_point(|&before| before <= position);
+        let offset = position - self.count_before(at);
+        self.ranges.get(at).filter(|range| offset < range.len()).map(|range| range.first + offset)
     }
 
     /// The highest rank.
@@ -129,7 +148,7 @@ impl RankSet {
     /// The position of a rank: the inverse of [`RankSet::nth`].
     pub fn position(&self, rank: u32) -> Option<u32> {
         let at = self.ranges.partition_point(|range| range.first <= rank).checked_sub(1)?;
-        (rank <= self.ranges[at].last).then(|| self.before[at] + (rank - self.ranges[at].first))
+        (rank <= self.ranges[at].last).then(|| self.count_before(at) + (rank - self.ranges[at].first))
     }
 
     /// Whether the set contains the rank.
