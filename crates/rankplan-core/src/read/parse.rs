@@ -17,7 +17,7 @@ const FEW: usize = 16;
 ///
 /// The last one of equal keys counts, in the place of the first. As in Python, `NaN` and `Infinity` are numbers.
 pub fn parse(text: &str) -> Option<Value> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser { text, at: 0, items: Vec::new(), members: Vec::new() };
     let value = parser.value(0)?;
     parser.skip_blanks();
     (parser.at == text.len()).then_some(value)
@@ -27,6 +27,10 @@ struct Parser<'a> {
     text: &'a str,
     /// The byte that comes next.
     at: usize,
+    /// The items of the lists that are open, each of which has those from its start on.
+    items: Vec<Value>,
+    /// The members of the mappings that are open, likewise.
+    members: Vec<(Value, Value)>,
 }
 
 impl Parser<'_> {
@@ -53,7 +57,9 @@ impl Parser<'_> {
             b'"' => self.string().map(Value::Text),
             b'{' if depth < DEEPEST => self.mapping(depth + 1),
             b'[' if depth < DEEPEST => self.list(depth + 1),
-            b'-' | b'0'..=b'9' | b'N' | b'I' => self.number(),
+            b'-' | b'0'..=b'9' => self.number(),
+            b'N' => self.word("NaN", Value::from(f64::NAN)),
+            b'I' => self.word("Infinity", Value::from(f64::INFINITY)),
             b't' => self.word("true", Value::Bool(true)),
             b'f' => self.word("false", Value::Bool(false)),
             b'n' => self.word("null", Value::Null),
@@ -71,10 +77,11 @@ impl Parser<'_> {
     fn list(&mut self, depth: usize) -> Option<Value> {
         self.at += 1;
         self.skip_blanks();
-        let mut items = Vec::new();
+        let start = self.items.len();
         if !self.take(b']') {
             loop {
-                items.push(self.value(depth)?);
+                let item = self.value(depth)?;
+                self.items.push(item);
                 self.skip_blanks();
                 if self.take(b']') {
                     break;
@@ -82,13 +89,14 @@ impl Parser<'_> {
                 self.take(b',').then_some(())?;
             }
         }
-        Some(Value::List(items.into()))
+        Some(Value::List(self.items.drain(start..).collect()))
     }
 
     fn mapping(&mut self, depth: usize) -> Option<Value> {
         self.at += 1;
         self.skip_blanks();
-        let mut members = Members::default();
+        let start = self.members.len();
+        let mut known = HashMap::new();
         if !self.take(b'}') {
             loop {
                 self.skip_blanks();
@@ -96,7 +104,7 @@ impl Parser<'_> {
                 self.skip_blanks();
                 self.take(b':').then_some(())?;
                 let value = self.value(depth)?;
-                members.insert(key, value);
+                self.add_member(start, &mut known, key, value);
                 self.skip_blanks();
                 if self.take(b'}') {
                     break;
@@ -104,14 +112,36 @@ impl Parser<'_> {
                 self.take(b',').then_some(())?;
             }
         }
-        Some(Value::Map(members.pairs.into()))
+        Some(Value::Map(self.members.drain(start..).collect()))
+    }
+
+    /// Add a member to the mapping from this start on, or change its value. `known` has the index of each key, once there are
+    /// many.
+    fn add_member(&mut self, start: usize, known: &mut HashMap<SmolStr, usize>, key: SmolStr, value: Value) {
+        let members = &mut self.members[start..];
+        let count = members.len();
+        if count == FEW {
+            let texts = members.iter().enumerate();
+            *known = texts.filter_map(|(index, (key, _))| Some((text(key)?.into(), index))).collect();
+        }
+        let found = if count < FEW {
+            members.iter().position(|(known, _)| text(known) == Some(&key))
+        } else {
+            known.get(&key).copied()
+        };
+        if let Some(index) = found {
+            members[index].1 = value;
+            return;
+        }
+        if count >= FEW {
+            known.insert(key.clone(), count);
+        }
+        self.members.push((Value::Text(key), value));
     }
 
     fn number(&mut self) -> Option<Value> {
-        for (word, value) in [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)] {
-            if let Some(value) = self.word(word, Value::from(value)) {
-                return Some(value);
-            }
+        if let Some(value) = self.word("-Infinity", Value::from(f64::NEG_INFINITY)) {
+            return Some(value);
         }
         let start = self.at;
         self.take(b'-');
@@ -155,11 +185,10 @@ impl Parser<'_> {
         self.take(b'"').then_some(())?;
         let mut letters = String::new();
         loop {
-            let start = self.at;
-            while self.next().is_some_and(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
-                self.at += 1;
-            }
-            let plain = &self.text[start..self.at];
+            let rest = &self.text[self.at..];
+            let ends = |byte| byte < b' ' || byte == b'"' || byte == b'\\';
+            let plain = &rest[..rest.bytes().position(ends).unwrap_or(rest.len())];
+            self.at += plain.len();
             if self.take(b'"') {
                 if letters.is_empty() {
                     return Some(plain.into());
@@ -201,38 +230,6 @@ impl Parser<'_> {
         let digits = self.text.get(self.at..self.at + 4)?;
         self.at += 4;
         digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
-    }
-}
-
-/// The members of a mapping, each key once.
-#[derive(Default)]
-struct Members {
-    pairs: Vec<(Value, Value)>,
-    /// The index of each key, once there are many.
-    known: HashMap<SmolStr, usize>,
-}
-
-impl Members {
-    fn insert(&mut self, key: SmolStr, value: Value) {
-        let count = self.pairs.len();
-        if count == FEW {
-            let texts = self.pairs.iter().enumerate();
-            self.known = texts.filter_map(|(index, (key, _))| Some((text(key)?.into(), index))).collect();
-        }
-        let found = if count < FEW {
-            self.pairs.iter().position(|(known, _)| text(known) == Some(&key))
-        } else {
-            self.known.get(&key).copied()
-        };
-        match found {
-            Some(index) => self.pairs[index].1 = value,
-            None => {
-                if count >= FEW {
-                    self.known.insert(key.clone(), count);
-                }
-                self.pairs.push((Value::Text(key), value));
-            }
-        }
     }
 }
 
