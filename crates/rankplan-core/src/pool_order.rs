@@ -82,18 +82,19 @@ fn last_of(into: &[usize], mut number: usize) -> usize {
 /// The node that each node rank should have for every pool of requests to be in its trainer's order. `None` if all are;
 /// a pool counts as in order if the order is unknown. `ids` are Ray's ids of the nodes; `together`: see [`joined`].
 pub fn order_of_pools(requests: &Requests, inventory: &Inventory, ids: &[String], together: bool) -> Option<Vec<u32>> {
-    let mut pools: Vec<SortedNodes> = Vec::new();
+    let mut pools = Vec::new();
     let mut all_sorted = true;
     for pool in requests.pools() {
         let nodes = distinct_nodes(requests, &pool);
         if let Some(is_sorted) = inventory.is_sorted(pool.order, &nodes, ids) {
             all_sorted &= is_sorted;
-            pools.push((pool.order, nodes.into_iter().map(|node| node.0).collect()));
+            pools.push((pool.order, nodes));
         }
     }
     if all_sorted {
         return None;
     }
+    let pools = pools.into_iter().map(|(order, nodes)| (order, nodes.into_iter().map(|node| node.0).collect()));
     let mut found: Vec<u32> = (0..inventory.num_nodes()).collect();
     for (order, nodes) in joined(pools, together) {
         let Some(places) = inventory.places(order, &nodes, ids) else { continue };

@@ -101,18 +101,22 @@ pub struct Row {
 impl Row {
     /// The nodes of the bundles of a group.
     pub fn nodes_of(&self, group: u32) -> NodeRuns {
+        self.nodes_in(group..group + 1)
+    }
+
+    /// The nodes of the bundles of some of the groups.
+    fn nodes_in(&self, groups: Range<u32>) -> NodeRuns {
         let each = self.nodes.len() / self.groups.max(1);
-        self.nodes.slice(group * each..(group + 1) * each)
+        self.nodes.slice(groups.start * each..groups.end * each)
     }
 
     /// Some of the groups.
     fn part(&self, groups: Range<u32>) -> Self {
-        let each = self.nodes.len() / self.groups.max(1);
         Row {
             kind: self.kind.clone(),
             names: self.names.as_ref().map(|names| names.from(groups.start)),
             groups: groups.end - groups.start,
-            nodes: self.nodes.slice(groups.start * each..groups.end * each),
+            nodes: self.nodes_in(groups),
         }
     }
 
@@ -287,15 +291,29 @@ impl Requests {
     #[must_use]
     pub fn slice(&self, numbers: Range<u32>) -> Self {
         let mut found = Requests::default();
-        let from = self.before.partition_point(|&before| before <= numbers.start).saturating_sub(1);
-        let rows = self.rows[from..].iter().zip(&self.before[from..]);
-        for (row, &before) in rows.take_while(|(_, before)| **before < numbers.end) {
-            let (start, end) = (numbers.start.max(before), numbers.end.min(before + row.groups));
-            if start < end {
-                found.push(row.part(start - before..end - before));
-            }
+        for (row, groups) in self.parts(numbers) {
+            found.push(row.part(groups));
         }
         found
+    }
+
+    /// The node of each bundle of some of the groups; those after the last one are left out.
+    pub fn nodes(&self, numbers: Range<u32>) -> NodeRuns {
+        let mut found = NodeRuns::default();
+        for (row, groups) in self.parts(numbers) {
+            found.extend(&row.nodes_in(groups));
+        }
+        found
+    }
+
+    /// The rows of some of the groups, each with the positions of these in it.
+    fn parts(&self, numbers: Range<u32>) -> impl Iterator<Item = (&Row, Range<u32>)> {
+        let from = self.before.partition_point(|&before| before <= numbers.start).saturating_sub(1);
+        let rows = self.rows[from..].iter().zip(&self.before[from..]);
+        rows.take_while(move |(_, before)| **before < numbers.end).filter_map(move |(row, &before)| {
+            let (start, end) = (numbers.start.max(before), numbers.end.min(before + row.groups));
+            (start < end).then(|| (row, start - before..end - before))
+        })
     }
 
     /// The pools whose nodes a trainer sorts. Groups without nodes, and those that are not sorted, are in none.

@@ -122,9 +122,7 @@ fn first_component(requests: &Requests, pool: &Pool) -> String {
 pub(crate) fn nodes_of(requests: &Requests, pool: &Pool) -> NodeRuns {
     let mut nodes = NodeRuns::default();
     for numbers in &pool.requests {
-        for row in requests.slice(numbers.clone()).rows() {
-            nodes.extend(&row.nodes);
-        }
+        nodes.extend(&requests.nodes(numbers.clone()));
     }
     nodes
 }
