@@ -99,11 +99,12 @@ def _help(layout: Layout, inventory: Inventory, kind: str, domains: Domains | No
     """Return the help: a smaller size if no domain has room for a group, else another order of the nodes."""
     if domains is None:
         return "place the group on one node, or use a smaller size"
-    capacity = [0] * len(domains)
+    size, capacity = layout.size(kind), [0] * len(domains)
     for accelerators, nodes in inventory.core.nodes_by_size().items():
         for node in nodes:
-            capacity[domains.ids[node]] += accelerators or 1
-    size, most = layout.size(kind), max(capacity)
-    if size > most:
-        return f"use {kind} {most} or less: {domains.level} domains have at most {most} {layout.noun(2)}"
-    return "`rankplan arrange` looks for an order of the nodes with fewer crossings"
+            domain = domains.ids[node]
+            capacity[domain] += accelerators or 1
+            if capacity[domain] >= size:
+                return "`rankplan arrange` looks for an order of the nodes with fewer crossings"
+    most = max(capacity)
+    return f"use {kind} {most} or less: {domains.level} domains have at most {most} {layout.noun(2)}"
