@@ -83,7 +83,7 @@ impl Amounts {
         let amounts = [
             self.cpus.map(Amount::value),
             self.memory.map(|memory| Value::from(memory as i64)),
-            Some(custom_value(&self.custom)).filter(|custom| !custom.is_empty()),
+            (!self.custom.is_empty()).then(|| custom_value(&self.custom)),
         ];
         names.into_iter().zip(amounts).filter_map(|(name, amount)| Some((name, amount?))).collect()
     }

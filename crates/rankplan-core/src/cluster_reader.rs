@@ -114,7 +114,7 @@ fn names(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, 
     for (index, item) in items.iter().enumerate() {
         match item {
             Value::Text(name) if !name.trim().is_empty() && all_printable(name) => {
-                names.push(Read::Text(name.trim().to_owned()));
+                names.push(Read::Text(name.trim().into()));
             }
             _ => faults.push(Fault::at(&at.index(index), not_a_name(item))),
         }

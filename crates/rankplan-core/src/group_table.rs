@@ -119,7 +119,7 @@ fn is_all(ranks: &Value) -> bool {
 /// The label of a group: no reserved one, and none that a list of labels would cut.
 fn group_label(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     let mut reader = Reader::new(None);
-    let Some(label) = reader.read(&Kind::Label, value, at).map(Read::into_text) else { return Err(reader.faults) };
+    let Some(label) = reader.read(&Kind::Label, value, at).map(Read::into_name) else { return Err(reader.faults) };
     match label_fault(&label) {
         Some(fault) => Err(vec![Fault::at(at, fault)]),
         None => Ok(Read::Text(label)),
@@ -148,7 +148,7 @@ fn label_fault(label: &str) -> Option<Diagnostic> {
 
 fn path_mode(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     match value {
-        Value::Text(word) if ["prepend", "replace"].contains(&word.as_str()) => Ok(Read::Text(word.to_string())),
+        Value::Text(word) if ["prepend", "replace"].contains(&word.as_str()) => Ok(Read::Text(word.clone())),
         _ => {
             let help = "remove it: PATH and other lists of folders are then prepended";
             Err(vec![Fault::at(at, must_be("`path_env`", value, "prepend or replace", help))])

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use smol_str::SmolStr;
+
 use crate::amounts::Amount;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_NODES, MAX_RANK, NodeRank};
@@ -89,10 +91,15 @@ impl Inventory {
         let mut known = HashMap::new();
         let mut nodes = vec![0; count as usize];
         for (ranks, record) in entries {
-            let index = *known.entry(Arc::as_ptr(&record)).or_insert_with(|| {
+            let next = records.len() as u32;
+            // A record that nothing else holds is in no other entry.
+            let index = match Arc::strong_count(&record) {
+                1 => next,
+                _ => *known.entry(Arc::as_ptr(&record)).or_insert(next),
+            };
+            if index == next {
                 records.push(record);
-                records.len() as u32 - 1
-            });
+            }
             for range in ranks.ranges() {
                 nodes[range.first() as usize..=range.last() as usize].fill(index);
             }
@@ -266,7 +273,7 @@ impl Inventory {
 
     /// The kinds of nodes, each with its nodes, in the order of their first nodes: records that are alike are one kind.
     pub fn kinds(&self) -> Vec<(RankSet, &Arc<Node>)> {
-        let mut known: HashMap<(bool, &Node), usize> = HashMap::new();
+        let mut known: HashMap<(bool, &Node), usize> = HashMap::with_capacity(self.records.len());
         let mut kinds: Vec<(Vec<RankRange>, &Arc<Node>)> = Vec::new();
         for (nodes, record, _) in self.runs() {
             let kind = *known.entry((record.states(IDS), record)).or_insert_with(|| {
@@ -320,7 +327,7 @@ impl Inventory {
 
     /// The value of a label of a node, if it has it.
     pub fn label(&self, node: NodeRank, key: &str) -> Option<&str> {
-        self.record(node)?.labels.get(key).map(String::as_str)
+        self.record(node)?.labels.get(key).map(SmolStr::as_str)
     }
 
     /// The keys of the labels of all nodes, sorted, with the number of nodes that have each.

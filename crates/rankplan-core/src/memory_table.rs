@@ -164,7 +164,7 @@ pub fn read_memory(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Op
 fn forward(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     match value {
         Value::Bool(on) => Ok(Read::Bool(*on)),
-        Value::Text(framework) if FRAMEWORKS.contains(&framework.as_str()) => Ok(Read::Text(framework.to_string())),
+        Value::Text(framework) if FRAMEWORKS.contains(&framework.as_str()) => Ok(Read::Text(framework.clone())),
         _ => {
             let allowed = format!("true, or one of {}", FRAMEWORKS.join(", "));
             Err(vec![Fault::at(at, must_be("`forward`", value, &allowed, "write `forward: true`"))])

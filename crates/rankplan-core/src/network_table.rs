@@ -110,7 +110,7 @@ impl Values {
 fn levels(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     let mut reader = Reader::new(None);
     match read_levels(&mut reader, value, at) {
-        Some(levels) => Ok(Read::List(levels.into_iter().map(Read::Text).collect())),
+        Some(levels) => Ok(Read::List(levels.into_iter().map(|level| Read::Text(level.into())).collect())),
         None => Err(reader.faults),
     }
 }

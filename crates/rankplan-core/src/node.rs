@@ -1,7 +1,9 @@
 //! The record of a node: its accelerators, names, labels, marks and hardware facts. Equal nodes share one.
 
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use smol_str::{SmolStr, ToSmolStr};
 
 use crate::amounts::{Amount, Amounts, custom_value};
 use crate::machine::groups_text;
@@ -28,6 +30,9 @@ pub struct NodeSpec {
 /// The most accelerators of a node whose record is kept for all nodes alike.
 const MOST_SHARED: usize = 16;
 
+/// The facts of a machine of which none is known.
+static NO_FACTS: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
+
 static SHARED: [OnceLock<Arc<NodeSpec>>; MOST_SHARED + 1] = [const { OnceLock::new() }; MOST_SHARED + 1];
 
 impl NodeSpec {
@@ -53,12 +58,12 @@ pub struct Node {
     pub accelerators: Arc<NodeSpec>,
     /// The model of its accelerators.
     pub model: Option<String>,
-    /// Its address.
-    pub ip: Option<String>,
+    /// Its address. Short names, as most are, need no memory of their own.
+    pub ip: Option<SmolStr>,
     /// Its hostname.
-    pub hostname: Option<String>,
+    pub hostname: Option<SmolStr>,
     /// Its labels.
-    pub labels: Pairs<String, String>,
+    pub labels: Pairs<SmolStr, SmolStr>,
     /// The number of pieces of other hardware, by type.
     pub hardware: Pairs<String, u32>,
     /// Whether processes may use it.
@@ -236,8 +241,8 @@ fn by_name<T>(sizes: &Pairs<u32, T>, value: impl Fn(&T) -> Value) -> Value {
     Value::Map(sizes.iter().map(|(node, size)| (Value::from(node.to_string()), value(size))).collect())
 }
 
-fn text(text: Option<&String>) -> Option<Value> {
-    text.map(|text| Value::from(text.as_str()))
+fn text(text: Option<impl AsRef<str>>) -> Option<Value> {
+    text.map(|text| Value::from(text.as_ref()))
 }
 
 fn present<const N: usize>(facts: [(&'static str, Option<Value>); N]) -> Value {
@@ -258,7 +263,7 @@ impl Node {
             unhealthy: RankSet::default(),
             taken: None,
             reservable: Amounts::default(),
-            facts: Arc::default(),
+            facts: NO_FACTS.clone(),
             stated: Vec::new(),
         }
     }
@@ -307,15 +312,15 @@ impl Node {
         let accelerators = if devices { self.described_devices() } else { Value::from(self.num_accelerators()) };
         let kind = self.accelerators.accelerator_type.as_str();
         let fields = [
-            ("ranks", Some(Value::from(ranks.to_string()))),
+            ("ranks", Some(Value::Text(ranks.to_smolstr()))),
             (COUNT, Some(accelerators)),
             ("accelerator_type", (kind != USUAL_TYPE && self.states("accelerator_type")).then(|| Value::from(kind))),
             ("accelerator_model", text(self.model.as_ref())),
             (IDS, (self.states(IDS) && !devices).then(|| Value::list(ids()))),
             ("ip", text(self.ip.as_ref())),
             ("hostname", text(self.hostname.as_ref())),
-            ("labels", Some(Value::map(self.labels.iter().map(|(key, label)| (key.as_str(), label.as_str().into()))))),
-            ("hardware", Some(Value::map(self.hardware.iter().map(|(kind, &count)| (kind.as_str(), count.into()))))),
+            ("labels", (!self.labels.is_empty()).then(|| self.labels_value())),
+            ("hardware", (!self.hardware.is_empty()).then(|| self.hardware_value())),
             ("healthy", (!self.healthy).then_some(Value::Bool(false))),
             ("unhealthy", (!devices && !self.unhealthy.is_empty()).then(|| Value::from(self.unhealthy.to_string()))),
             ("taken", text(self.taken.as_ref())),
@@ -332,21 +337,21 @@ impl Node {
     /// Every field as a plain value, those that are not known as null or empty.
     pub fn fields(&self) -> Value {
         let (accelerators, facts) = (&self.accelerators, &self.facts);
-        let or_null = |known: Option<&String>| text(known).unwrap_or(Value::Null);
+        let or_null = |known: Option<Value>| known.unwrap_or(Value::Null);
         let sets = |sets: &[RankSet]| Value::list(sets.iter().map(|set| Value::from(set.to_string())));
         let groups = |sets: &[RankSet]| Value::list(groups_text(sets).into_iter().map(Value::from));
         Value::map([
             (COUNT, Value::from(self.num_accelerators())),
             ("accelerator_type", Value::from(accelerators.accelerator_type.as_str())),
-            ("accelerator_model", or_null(self.model.as_ref())),
+            ("accelerator_model", or_null(text(self.model.as_ref()))),
             (IDS, Value::list(accelerators.accelerator_ids.iter().map(|id| Value::from(id.as_str())))),
-            ("ip", or_null(self.ip.as_ref())),
-            ("hostname", or_null(self.hostname.as_ref())),
-            ("labels", Value::map(self.labels.iter().map(|(key, label)| (key.as_str(), label.as_str().into())))),
-            ("hardware", Value::map(self.hardware.iter().map(|(kind, &count)| (kind.as_str(), count.into())))),
+            ("ip", or_null(text(self.ip.as_ref()))),
+            ("hostname", or_null(text(self.hostname.as_ref()))),
+            ("labels", self.labels_value()),
+            ("hardware", self.hardware_value()),
             ("healthy", Value::Bool(self.healthy)),
             ("unhealthy", Value::from(self.unhealthy.to_string())),
-            ("taken", or_null(self.taken.as_ref())),
+            ("taken", or_null(text(self.taken.as_ref()))),
             ("cpus", self.reservable.cpus.map_or(Value::Null, Amount::value)),
             ("reservable_memory", self.reservable.memory.map_or(Value::Null, |size| Value::from(size as i64))),
             ("resources", custom_value(&self.reservable.custom)),
@@ -358,6 +363,15 @@ impl Node {
             ("nics", Value::list(facts.nics.iter().map(Nic::fields))),
             ("devices", Value::list(facts.devices.iter().map(|device| Value::map(device.described())))),
         ])
+    }
+
+    fn labels_value(&self) -> Value {
+        let pairs = self.labels.iter().map(|(key, label)| (Value::Text(key.clone()), Value::Text(label.clone())));
+        Value::Map(pairs.collect())
+    }
+
+    fn hardware_value(&self) -> Value {
+        Value::map(self.hardware.iter().map(|(kind, &count)| (kind.as_str(), count.into())))
     }
 
     /// The accelerators one by one, each with its id, its facts and whether it is healthy.

@@ -166,6 +166,7 @@ fn read_nodes(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<
     }
     let nodes: Vec<_> =
         items.iter().enumerate().map(|(index, item)| read_node(reader, item, &at.index(index))).collect();
+    // Records that are made one after the other, without their texts between, are read faster.
     nodes.into_iter().map(|node| node.map(|(ranks, node)| (ranks, Arc::new(node)))).collect()
 }
 
@@ -174,11 +175,12 @@ pub fn read_node(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Opti
     let mut record = reader.record(value, at, &NODE)?;
     let ranks = record.take("ranks").map(Read::into_ranks).unwrap_or_default();
     let mut node = Node::new(NodeSpec::usual(0));
-    let stated = record.0.iter().map(|(name, _)| *name).collect();
+    let mut stated: Vec<_> = std::iter::once("ranks").chain(record.0.iter().map(|(name, _)| *name)).collect();
     let before = reader.faults.len();
     let counted = set_accelerators(&mut node, &mut record, reader, at);
     set(&mut node, record);
-    node.stated = std::iter::once("ranks").chain(stated_with_lists(stated, &counted)).collect();
+    add_listed(&mut stated, &counted);
+    node.stated = stated;
     check(&node, reader, at);
     (reader.faults.len() == before).then_some((ranks, node))
 }
@@ -208,7 +210,7 @@ pub fn change(node: &mut Node, fields: &[(String, Value)]) -> Result<Option<Rank
     if stated.iter().any(|name| [COUNT, IDS, "accelerator_type", "devices"].contains(name)) {
         keep_accelerators(node, &mut record);
         let counted = set_accelerators(node, &mut record, &mut reader, &Place::WHOLE);
-        stated = stated_with_lists(stated, &counted);
+        add_listed(&mut stated, &counted);
     }
     set(node, record);
     check(node, &mut reader, &Place::WHOLE);
@@ -237,11 +239,11 @@ fn keep_accelerators(node: &Node, record: &mut Record) {
     if !states(COUNT) && !states(IDS) {
         kept.push((COUNT, Read::Int(known.accelerator_ids.len() as i64)));
         if node.states(IDS) {
-            kept.push((IDS, Read::List(known.accelerator_ids.iter().cloned().map(Read::Text).collect())));
+            kept.push((IDS, Read::List(known.accelerator_ids.iter().map(|id| Read::Text(id.into())).collect())));
         }
     }
     if !states("accelerator_type") && known.accelerator_type != NO_ACCEL {
-        kept.push(("accelerator_type", Read::Text(known.accelerator_type.clone())));
+        kept.push(("accelerator_type", Read::Text(known.accelerator_type.as_str().into())));
     }
     record.0.extend(kept);
 }
@@ -254,8 +256,8 @@ struct Counted {
     listed: Option<(bool, bool)>,
 }
 
-/// The stated fields, with those that a list of accelerators states.
-fn stated_with_lists(mut stated: Vec<&'static str>, counted: &Counted) -> Vec<&'static str> {
+/// Add the fields that a list of accelerators states to the stated ones.
+fn add_listed(stated: &mut Vec<&'static str>, counted: &Counted) {
     let (ids, broken) = counted.listed.unwrap_or_default();
     let more =
         [(COUNT, stated.contains(&IDS)), ("devices", counted.listed.is_some()), (IDS, ids), ("unhealthy", broken)];
@@ -264,7 +266,6 @@ fn stated_with_lists(mut stated: Vec<&'static str>, counted: &Counted) -> Vec<&'
             stated.push(name);
         }
     }
-    stated
 }
 
 /// Set the type, the ids and the facts of the accelerators: of a number of them, of a list, or of ids alone.
@@ -385,15 +386,14 @@ fn repeated(sets: &[&RankSet]) -> Option<u32> {
 
 /// Set the fields of a record that are read but for those of accelerators.
 fn set(node: &mut Node, record: Record) {
-    let mut facts = Arc::clone(&node.facts);
     for (name, read) in record.0 {
         match name {
             "accelerator_model" => node.model = Some(read.into_text()),
-            "ip" => node.ip = Some(read.into_text()),
-            "hostname" => node.hostname = Some(read.into_text()),
+            "ip" => node.ip = Some(read.into_name()),
+            "hostname" => node.hostname = Some(read.into_name()),
             "labels" => {
                 node.labels =
-                    read.into_map().into_iter().map(|(key, label)| (key.into_text(), label.into_text())).collect()
+                    read.into_map().into_iter().map(|(key, label)| (key.into_name(), label.into_name())).collect()
             }
             "hardware" => {
                 node.hardware = read
@@ -408,10 +408,9 @@ fn set(node: &mut Node, record: Record) {
             "cpus" => node.reservable.cpus = Some(Amount::new(read.into_float())),
             "reservable_memory" => node.reservable.memory = Some(read.into_int() as u64),
             "resources" => node.reservable.custom = amounts::custom(read),
-            _ => set_fact(Arc::make_mut(&mut facts), name, read),
+            _ => set_fact(Arc::make_mut(&mut node.facts), name, read),
         }
     }
-    node.facts = facts;
 }
 
 fn set_fact(facts: &mut Facts, name: &str, read: Read) {

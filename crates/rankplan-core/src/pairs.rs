@@ -40,7 +40,8 @@ impl<K, V> Default for Pairs<K, V> {
 impl<K: PartialEq, V> FromIterator<(K, V)> for Pairs<K, V> {
     /// The last value of a key counts, in the place of its first one.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut found: Vec<(K, V)> = Vec::new();
+        let pairs = pairs.into_iter();
+        let mut found: Vec<(K, V)> = Vec::with_capacity(pairs.size_hint().0);
         for (key, value) in pairs {
             match found.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => *known = value,

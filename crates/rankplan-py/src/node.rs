@@ -116,7 +116,7 @@ impl NodeSpec {
     #[getter]
     fn name(&self) -> PyResult<String> {
         match self.node.hostname.as_ref().or(self.node.ip.as_ref()) {
-            Some(name) => Ok(name.clone()),
+            Some(name) => Ok(name.to_string()),
             None => Ok(format!("node-{}", self.rank()?)),
         }
     }
@@ -155,7 +155,7 @@ impl NodeSpec {
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let labels = PyDict::new(py);
         for (key, label) in self.node.labels.iter() {
-            labels.set_item(key, label)?;
+            labels.set_item(key.as_str(), label.as_str())?;
         }
         Ok(labels)
     }

@@ -57,7 +57,7 @@ impl<'py> Conversion<'py> {
             return Ok(Value::Float(Float { value: number.value(), written }));
         }
         if let Ok(ranks) = object.cast::<RankSet>() {
-            return Ok(Value::Ranks(ranks.get().0.clone()));
+            return Ok(Value::Ranks(ranks.get().0.clone().into()));
         }
         if let Some((_, value)) = self.known.get(&(object.as_ptr() as usize)) {
             return Ok(value.clone());
@@ -66,7 +66,7 @@ impl<'py> Conversion<'py> {
             return Ok(other(object, None));
         }
         // A list in itself is shown as dots.
-        let within = Value::Other(Other { shown: "...".to_owned(), text: None });
+        let within = Value::Other(Other { shown: "...".to_owned(), text: None }.into());
         self.known.insert(object.as_ptr() as usize, (object.clone(), within));
         let value = self.collection(object, depth)?;
         self.known.insert(object.as_ptr() as usize, (object.clone(), value.clone()));
@@ -112,7 +112,7 @@ fn int(number: &Bound<'_, PyAny>) -> Value {
 }
 
 fn other(object: &Bound<'_, PyAny>, text: Option<String>) -> Value {
-    Value::Other(Other { shown: shown(object), text })
+    Value::Other(Other { shown: shown(object), text }.into())
 }
 
 /// An object as messages show it.
@@ -135,7 +135,7 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyA
         Value::Float(number) => PyFloat::new(py, number.value).into_any(),
         Value::Text(text) => PyString::new(py, text).into_any(),
         Value::Other(other) => PyString::new(py, &other.shown).into_any(),
-        Value::Ranks(ranks) => Bound::new(py, RankSet(ranks.clone()))?.into_any(),
+        Value::Ranks(ranks) => Bound::new(py, RankSet(ranks.as_ref().clone()))?.into_any(),
         Value::List(items) => {
             let items = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
             PyList::new(py, items)?.into_any()

@@ -1,5 +1,7 @@
 //! Walks a value along a table of fields: what it says, and every fault with its path.
 
+use smol_str::SmolStr;
+
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::MAX_RANK;
 use crate::machine::{DISTANCES, MAX_CPU, cpu_list, parse_groups, pci_address};
@@ -85,7 +87,7 @@ impl<'a> Reader<'a> {
             },
             Kind::CpuGroups => self.cpu_groups(value, at),
             Kind::PciAddress => match pci_address(text_of(value).unwrap_or_default()) {
-                Some(address) => Some(Read::Text(address)),
+                Some(address) => Some(Read::Text(address.into())),
                 None => {
                     let message = format!("{} is not a PCI address", shown(value));
                     let help = "write domain, bus, device and function: \"0000:1b:00.0\"";
@@ -93,7 +95,7 @@ impl<'a> Reader<'a> {
                 }
             },
             Kind::Distance => match text_of(value).filter(|text| DISTANCES.contains(text)) {
-                Some(distance) => Some(Read::Text(distance.to_owned())),
+                Some(distance) => Some(Read::Text(distance.into())),
                 None => {
                     let message = format!("{} is {}, which is unknown", at.named(), shown(value));
                     self.refuse(at, invalid(message, format!("use one of {}", DISTANCES.join(", "))))
@@ -139,18 +141,18 @@ impl<'a> Reader<'a> {
         self.refuse(at, must_be(&at.named(), value, allowed, help))
     }
 
-    fn text(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+    fn text(&mut self, value: &Value, at: &Place<'_>) -> Option<SmolStr> {
         match value {
-            Value::Text(text) => Some(text.to_string()),
+            Value::Text(text) => Some(text.clone()),
             _ => self.wrong_type(value, at, "text", "write text; quote it if it looks like something else"),
         }
     }
 
     /// A name, or a whole number that is taken as one.
-    fn label(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+    fn label(&mut self, value: &Value, at: &Place<'_>) -> Option<SmolStr> {
         match value {
-            Value::Int(number) => Some(number.text()),
-            Value::Text(text) if all_printable(text) => Some(text.to_string()),
+            Value::Int(number) => Some(number.text().into()),
+            Value::Text(text) if all_printable(text) => Some(text.clone()),
             _ => {
                 let message = format!("{} is not a label", shown(value));
                 self.refuse(at, invalid(message, "write a name, e.g. a800; quote it if it looks like a number"))
@@ -158,7 +160,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn absolute_path(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+    fn absolute_path(&mut self, value: &Value, at: &Place<'_>) -> Option<SmolStr> {
         let Some(Read::Text(path)) = self.read(&Kind::Name, value, at) else { return None };
         if path.starts_with('/') && all_printable(&path) {
             return Some(path);
@@ -240,9 +242,9 @@ impl<'a> Reader<'a> {
         self.wrong_type(value, at, "more than 0.0", "use more than 0.0")
     }
 
-    fn word(&mut self, value: &Value, at: &Place<'_>, words: &[&str]) -> Option<String> {
+    fn word(&mut self, value: &Value, at: &Place<'_>, words: &[&str]) -> Option<SmolStr> {
         if let Some(word) = text_of(value).filter(|text| words.contains(text)) {
-            return Some(word.to_owned());
+            return Some(word.into());
         }
         let help =
             if unresolved(value) { RESOLVE.to_owned() } else { did_you_mean(&as_word(value), words, "use one of") };
@@ -253,7 +255,7 @@ impl<'a> Reader<'a> {
     fn sizes(&mut self, value: &Value, at: &Place<'_>, table: &'static Table) -> Option<Read> {
         match value {
             Value::Map(_) => self.record(value, at, table).map(Read::Record),
-            Value::Text(text) if !unresolved(value) => Some(Read::Text(text.to_string())),
+            Value::Text(text) if !unresolved(value) => Some(Read::Text(text.clone())),
             _ => {
                 let help = if unresolved(value) { RESOLVE } else { "write {tp: 4, pp: 2}, or text such as d4t2p1" };
                 self.wrong_type(value, at, "a mapping of sizes", help)
@@ -261,11 +263,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn slot_order(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+    fn slot_order(&mut self, value: &Value, at: &Place<'_>) -> Option<SmolStr> {
         let stated: Vec<_> = text_of(value).unwrap_or_default().split('-').collect();
         let missing: Vec<_> = SLOT_ORDER.into_iter().filter(|name| !stated.contains(name)).collect();
         if missing.is_empty() && stated.len() == SLOT_ORDER.len() {
-            return Some(stated.join("-"));
+            return Some(stated.join("-").into());
         }
         let known = stated.iter().all(|name| SLOT_ORDER.contains(name));
         let help = match known && !missing.is_empty() {
@@ -294,7 +296,7 @@ impl<'a> Reader<'a> {
     pub fn ranks(&mut self, value: &Value, at: &Place<'_>) -> Option<RankSet> {
         let outside = || invalid(format!("{} is not a set of ranks", shown(value)), beyond_ranks());
         match value {
-            Value::Ranks(ranks) => Some(ranks.clone()),
+            Value::Ranks(ranks) => Some(RankSet::clone(ranks)),
             Value::Int(number) => match u32::try_from(number.value).ok().filter(|&rank| rank <= MAX_RANK) {
                 Some(rank) => Some(RankSet::from_iter([rank])),
                 None => self.refuse(at, outside()),
@@ -339,7 +341,7 @@ impl<'a> Reader<'a> {
         let mut groups = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let found = match item {
-                Value::Ranks(cpus) => Some(vec![cpus.clone()]),
+                Value::Ranks(cpus) => Some(vec![RankSet::clone(cpus)]),
                 Value::Int(number) => parse_groups(&number.text()),
                 _ => text_of(item).and_then(parse_groups),
             };
@@ -357,7 +359,7 @@ impl<'a> Reader<'a> {
 
     fn accelerator_type(&mut self, value: &Value, at: &Place<'_>) -> Option<Read> {
         let name = self.text(value, at)?;
-        let Some(names) = self.names.filter(|names| !names.accelerators.contains(&name)) else {
+        let Some(names) = self.names.filter(|names| !names.accelerators.iter().any(|known| *known == name)) else {
             return Some(Read::Text(name));
         };
         let known: Vec<_> = names.accelerators.iter().map(String::as_str).collect();
@@ -370,7 +372,7 @@ impl<'a> Reader<'a> {
 
     fn accelerator_id(&mut self, value: &Value, at: &Place<'_>) -> Option<Read> {
         let id = match value {
-            Value::Int(number) => number.text(),
+            Value::Int(number) => number.text().into(),
             _ => self.text(value, at)?,
         };
         if id.is_empty() || id.contains(',') || !all_printable(&id) {
@@ -381,10 +383,10 @@ impl<'a> Reader<'a> {
     }
 
     /// A name that launchers write into scripts and options: no shell may take it for code, no program for an option.
-    fn host(&mut self, value: &Value, at: &Place<'_>, marks: &str) -> Option<String> {
+    fn host(&mut self, value: &Value, at: &Place<'_>, marks: &str) -> Option<SmolStr> {
         let name = self.text(value, at)?;
-        let allowed = |letter: char| letter.is_ascii_alphanumeric() || marks.contains(letter);
-        if name.chars().all(allowed) && !name.starts_with('-') {
+        let allowed = |letter: u8| letter.is_ascii_alphanumeric() || marks.as_bytes().contains(&letter);
+        if name.bytes().all(allowed) && !name.starts_with('-') {
             return Some(name);
         }
         let marks = marks.chars().map(String::from).collect::<Vec<_>>().join(" ");
@@ -438,9 +440,17 @@ impl<'a> Reader<'a> {
             return self.refuse(at, must_be(name, value, "a mapping", help));
         };
         let before = self.faults.len();
-        let mut record = Record::default();
-        for field in table.fields() {
-            let stated = value.get(field.name).filter(|value| !counts_as_missing(field, value));
+        let mut record = Record(Vec::with_capacity(pairs.len()));
+        let mut values: Vec<Option<&Value>> = vec![None; table.fields().count()];
+        let mut unknown = Vec::new();
+        for (key, item) in pairs.iter() {
+            match text_of(key).and_then(|name| table.fields().position(|field| field.name == name)) {
+                Some(index) => values[index] = values[index].or(Some(item)),
+                None => unknown.push((key, item)),
+            }
+        }
+        for (field, value) in table.fields().zip(values) {
+            let stated = value.filter(|value| !counts_as_missing(field, value));
             match stated {
                 Some(stated) => record
                     .0
@@ -449,8 +459,8 @@ impl<'a> Reader<'a> {
                 None => {}
             }
         }
-        for (key, item) in pairs.iter() {
-            self.check_key(key, item, at, table);
+        for (key, item) in unknown {
+            self.refuse_key(key, item, at, table);
         }
         if self.faults.len() == before
             && let Some(fault) = table.check.and_then(|check| check(&record))
@@ -469,17 +479,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn check_key(&mut self, key: &Value, item: &Value, at: &Place<'_>, table: &'static Table) {
+    /// Record a key that no field has.
+    fn refuse_key(&mut self, key: &Value, item: &Value, at: &Place<'_>, table: &'static Table) {
         let inner = at.key(key);
         let Some(name) = text_of(key) else {
             let message = format!("{} is {}, which is invalid", inner.named(), shown(key));
             return self.add(&inner, invalid(message, "keys should be strings"));
         };
-        if table.field(name).is_none() {
-            let cut = *item == Value::Null && !name.is_empty() && name.chars().all(in_placements);
-            let help = if cut { CUT.to_owned() } else { did_you_mean(name, &table.names(), "use one of") };
-            self.add(&inner, Diagnostic::new(Code::UnknownKey, format!("unknown key `{name}`")).help(help));
-        }
+        let cut = *item == Value::Null && !name.is_empty() && name.chars().all(in_placements);
+        let help = if cut { CUT.to_owned() } else { did_you_mean(name, &table.names(), "use one of") };
+        self.add(&inner, Diagnostic::new(Code::UnknownKey, format!("unknown key `{name}`")).help(help));
     }
 }
 
@@ -665,7 +674,7 @@ fn switch(value: &Value) -> Option<bool> {
 
 fn cpus(value: &Value) -> Option<RankSet> {
     match value {
-        Value::Ranks(cpus) => Some(cpus.clone()),
+        Value::Ranks(cpus) => Some(RankSet::clone(cpus)),
         Value::Int(number) => cpu_list(&number.text()),
         _ => cpu_list(text_of(value)?),
     }

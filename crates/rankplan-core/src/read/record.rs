@@ -1,5 +1,7 @@
 //! What values say.
 
+use smol_str::SmolStr;
+
 use crate::rank_set::RankSet;
 use crate::read::value::Value;
 
@@ -13,7 +15,7 @@ pub enum Read {
     /// A real number.
     Float(f64),
     /// A text.
-    Text(String),
+    Text(SmolStr),
     /// Ranks, CPUs or NUMA nodes.
     Ranks(RankSet),
     /// Nothing.
@@ -58,8 +60,8 @@ impl Read {
             Read::Bool(on) => Value::Bool(on),
             Read::Int(number) => Value::from(number),
             Read::Float(number) => Value::from(number),
-            Read::Text(text) => Value::from(text),
-            Read::Ranks(ranks) => Value::Ranks(ranks),
+            Read::Text(text) => Value::Text(text),
+            Read::Ranks(ranks) => Value::Ranks(ranks.into()),
             Read::Null => Value::Null,
             Read::Plain(value) => value,
             Read::List(items) => Value::list(items.into_iter().map(Read::plain)),
@@ -72,7 +74,12 @@ impl Read {
 
     /// A text.
     pub fn into_text(self) -> String {
-        if let Read::Text(text) = self { text } else { String::new() }
+        self.into_name().into()
+    }
+
+    /// A text that is kept as it is: a short one needs no memory.
+    pub fn into_name(self) -> SmolStr {
+        if let Read::Text(text) = self { text } else { SmolStr::default() }
     }
 
     /// True or false.
@@ -82,7 +89,7 @@ impl Read {
 
     /// A text, if it is not null.
     pub fn into_optional_text(self) -> Option<String> {
-        if let Read::Text(text) = self { Some(text) } else { None }
+        if let Read::Text(text) = self { Some(text.into()) } else { None }
     }
 
     /// A whole number.

@@ -8,7 +8,8 @@ use crate::rank_set::RankSet;
 
 /// What a file or a program states: the types of YAML and JSON, and anything else by its text.
 ///
-/// Lists and mappings are shared, because the anchors of a YAML file may repeat one many times.
+/// Lists and mappings are shared, because the anchors of a YAML file may repeat one many times. Rare and large values are
+/// behind a pointer, which keeps the others small.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Nothing.
@@ -26,9 +27,9 @@ pub enum Value {
     /// Keys and values, in the order of their source.
     Map(Arc<[(Value, Value)]>),
     /// A set of ranks that a program passes.
-    Ranks(RankSet),
+    Ranks(Arc<RankSet>),
     /// Anything else.
-    Other(Other),
+    Other(Arc<Other>),
 }
 
 /// A whole number. One beyond 64 bits is the largest, or the smallest, of them: it is beyond every bound.
