@@ -4,7 +4,7 @@
 //! weights and cache. TensorRT-LLM: of what the weights leave, for the cache.
 
 use super::model::{Model, Shape, Stages};
-use super::numbers::{GRAPHS, MOST_IN_STEP, REPACKED, SGLANG_SHARE, SHARE, USABLE};
+use super::numbers::{FourBits, GRAPHS, MOST_FOUR_BITS, MOST_IN_STEP, REPACKED, SGLANG_SHARE, SHARE, USABLE};
 use super::{Belongs, Bounds, Part, around};
 
 /// Whose engine it is, which decides what its share means.
@@ -80,6 +80,18 @@ impl Engine {
         let stages = Stages { pp: self.pp, first: None, last: None };
         let whole = model.stage(&Stages { pp: 1.0, ..stages }, 0.0)[0];
         let lower = low * ((whole.divided + whole.copied) / self.tp + whole.experts / experts) / self.pp;
+        Bounds::new(lower, REPACKED * self.fullest_weights(model, shape, high, MOST_FOUR_BITS))
+    }
+
+    /// The weights of the fullest rank, whose experts have so many bytes a weight; both ends and attention keep 16 bits.
+    ///
+    /// With less than 8 bits, scales come on top, and experts are padded.
+    pub(super) fn fullest_weights(&self, model: &Model, shape: &Shape, size: f64, four_bits: FourBits) -> f64 {
+        let stages = Stages { pp: self.pp, first: None, last: None };
+        let (stored, expert) = match size {
+            ..1.0 => (size + four_bits.scale, self.padded_expert(shape, size, four_bits)),
+            _ => (size, size),
+        };
         let fullest = [0.0, self.pp - 1.0].map(|stage| {
             let [_, most] = model.stage(&stages, stage);
             let layers = stages.layers(shape, stage)[1].layers;
@@ -89,10 +101,20 @@ impl Engine {
             let ends = 2.0 * shape.layer(true).divided / self.tp;
             let wide = (2.0 * shape.embedding() / self.tp + most.copied + attention + ends).min(most.total());
             let copies = if shape.latent.is_some() { 0.0 } else { copies };
-            high * (most.divided / self.tp + most.copied + copies + most.experts / experts)
-                + (2.0 - high).max(0.0) * wide
+            stored * (most.divided / self.tp + most.copied + copies)
+                + expert * most.experts / self.expert_ranks()
+                + (2.0 - stored).max(0.0) * wide
         });
-        Bounds::new(lower, REPACKED * fullest[0].max(fullest[1]))
+        fullest[0].max(fullest[1])
+    }
+
+    /// Bytes of a weight of an expert with its scale and the padding of its sizes; no more than with 16 bits.
+    fn padded_expert(&self, shape: &Shape, size: f64, four_bits: FourBits) -> f64 {
+        let ffn = shape.experts.map_or(four_bits.ffn, |experts| experts.ffn);
+        let divided_by = if self.ep > 1.0 { 1.0 } else { self.tp };
+        let padding = |size: f64, unit: f64| (size / unit).ceil() * unit / size;
+        let padded = padding(shape.hidden, four_bits.hidden) * padding(ffn / divided_by, four_bits.ffn);
+        (padded * (size + four_bits.scale)).min(2.0)
     }
 
     /// Bytes of the cache for a token on a rank.

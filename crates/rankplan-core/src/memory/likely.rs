@@ -10,9 +10,9 @@
 use super::engine::{Engine, Kind};
 use super::model::{Model, Shape};
 use super::numbers::{
-    ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, FILLED, FSDP, FUSED_CHUNK, Fit,
-    GROUP_ASLEEP, LIBRARIES, LIVE, LOGIT_IN_PLACE, LONGEST_STEP, LOST, MEGATRON, NARROW_LOGIT, PADDED, QUANTIZED,
-    REPACKED, SCORES, SELECTIVE, SEQUENCES, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
+    ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, FILLED, FOUR_BITS, FSDP,
+    FUSED_CHUNK, Fit, GROUP_ASLEEP, LIBRARIES, LIVE, LOGIT_IN_PLACE, LONGEST_STEP, LOST, MEGATRON, NARROW_LOGIT,
+    PADDED, QUANTIZED, REPACKED, SCORES, SELECTIVE, SEQUENCES, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
 };
 use super::phases::Sleep;
 use super::training::{Framework, Optimizer, Recompute, Training};
@@ -157,6 +157,8 @@ impl Training {
             gradient: self.gradient.or((self.framework == Framework::Megatron).then_some(4.0)),
             zero: self.zero.or(Some(2)),
             distributed: self.distributed.or(Some(true)),
+            // DeepSpeed's weights follow the optimizer only with a switch of their own (`offload_param`).
+            weights_on_host: false,
             ..*self
         };
         let bounds = usual.parts(model, stage);
@@ -286,6 +288,8 @@ impl Engine {
     }
 
     /// The weights of a rank, between their bounds: of a quantized checkpoint, some layers keep 16 bits.
+    ///
+    /// Of a checkpoint of 4 bits with experts, all but these keep 16 bits.
     fn likely_weights(&self, model: &Model) -> f64 {
         let (model, times) = &model.with_layers_of_attention();
         times * self.likely_weights_of(model)
@@ -293,11 +297,12 @@ impl Engine {
 
     fn likely_weights_of(&self, model: &Model) -> f64 {
         let weights = self.weights(model);
-        if model.known().is_none() {
-            return weights.lower;
+        let Some(shape) = model.known() else { return weights.lower };
+        let (low, high) = self.weight;
+        if (0.5..1.0).contains(&low) && shape.experts.is_some() {
+            return self.fullest_weights(model, shape, low, FOUR_BITS);
         }
         let most = weights.upper / REPACKED;
-        let (low, high) = self.weight;
         PADDED
             * if low < 2.0 || high < 2.0 {
                 f64::midpoint(weights.lower, most).min(QUANTIZED * weights.lower)

@@ -56,6 +56,20 @@ pub const GRAPHS: f64 = 4.0 * GIB;
 /// Weights that an engine keeps in another layout, or twice, as a part of them, at most. Fitted to logs of engines (`kv-log`).
 pub const REPACKED: f64 = 1.06;
 
+/// How weights of 4 bits are stored: bytes of the scale of a weight, and to a multiple of what sizes of experts are padded.
+#[derive(Clone, Copy)]
+pub struct FourBits {
+    /// Bytes of the scale of a weight.
+    pub scale: f64,
+    /// What the hidden size is padded to a multiple of.
+    pub hidden: f64,
+    /// What the width of an expert on a rank is padded to a multiple of.
+    pub ffn: f64,
+}
+
+/// At most. NVIDIA: `NVFP4` has a scale of 8 bits for 16 weights; vLLM: `Mxfp4MoEMethod.create_weights` on Blackwell.
+pub const MOST_FOUR_BITS: FourBits = FourBits { scale: 1.0 / 16.0, hidden: 256.0, ffn: 256.0 };
+
 // The switch, and the host.
 
 /// The bucket in which weights are sent. verl: `update_weights_bucket_megabytes`, 2048.
@@ -133,6 +147,9 @@ pub const SPARE: f64 = 1.5 * GIB;
 pub const PADDED: f64 = 1.01;
 /// Weights of a quantized checkpoint, as a part of their lower bound, at most: some layers keep 16 bits. Chosen.
 pub const QUANTIZED: f64 = 1.25;
+/// Experts of 4 bits. The Microscaling Formats of the OCP have a scale of 8 bits for 32 weights (`MXFP4`); vLLM:
+/// `Mxfp4MoEMethod.create_weights` with the kernels of Marlin.
+pub const FOUR_BITS: FourBits = FourBits { scale: 1.0 / 32.0, hidden: 256.0, ffn: 128.0 };
 /// The length that an engine serves if no length is stated. Chosen.
 pub const USUAL_LENGTH: f64 = 4096.0;
 /// The share of an engine whose config states none. vLLM: `gpu_memory_utilization`; TensorRT-LLM: `free_gpu_memory_fraction`.
