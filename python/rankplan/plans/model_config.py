@@ -359,20 +359,32 @@ class _Facts:
         return any(str(key).startswith(_OTHER_LAYERS) for key in self.content)
 
     def _cached(self, layers: int) -> int | None:
-        """Return the layers whose cache grows with the whole sequence; ``None`` if it is not known which."""
+        """Return the layers whose cache grows with the whole sequence; ``None`` if it is not known which.
+
+        A list of types says it of each layer. Else layers look back over a chunk, or over a window, or over everything.
+        """
         types = self.content.get("layer_types")
         if isinstance(types, list) and types:
             if len(types) != layers:
                 raise keys_fault(self.path, f"has {len(types)} `layer_types` for `num_hidden_layers` {layers}")
             return int(sum(kind == "full_attention" for kind in types))
-        whole = self.content.get("no_rope_layers")
-        if self.content.get("attention_chunk_size") and isinstance(whole, list) and whole:
-            return sum(not value for value in whole) if len(whole) == layers else None
         if self.content.get("attention_chunk_size"):
+            return self._cached_beside_chunks(layers)
+        is_used = self.content.get("use_sliding_window", not self.kind.startswith("qwen"))
+        if self.content.get("sliding_window") and is_used:
+            return self._cached_beside_windows(layers)
+        return layers
+
+    def _cached_beside_chunks(self, layers: int) -> int | None:
+        """Return the layers of Llama 4 that have no rotary positions: these look at the whole sequence."""
+        have_positions = self.content.get("no_rope_layers")  # 1 is a layer with them (Transformers: `Llama4TextConfig`)
+        if not isinstance(have_positions, list) or not have_positions:
             return layers // self.positive("no_rope_layer_interval", usual=_CHUNKED)
-        kind, is_used = self.kind, self.content.get("use_sliding_window", not self.kind.startswith("qwen"))
-        if not self.content.get("sliding_window") or not is_used:
-            return layers
+        return sum(not value for value in have_positions) if len(have_positions) == layers else None
+
+    def _cached_beside_windows(self, layers: int) -> int | None:
+        """Return the layers without the sliding window, by the type of the model."""
+        kind = self.kind
         if kind in _PATTERNS:
             return layers // self.positive("sliding_window_pattern", usual=_PATTERNS[kind])
         if kind in _EVERY_WINDOW:
