@@ -44,23 +44,28 @@ class RoleSizes:
 
         Its path is that of the size that breaks.
         """
-        name = self.parallel.breaking(count)
-        if name is None:
+        breaking = self.parallel.breaking(count)
+        if breaking is None:
             return None
-        names, product = ("tp", "cp", "pp"), self.dense
-        if count % product == 0:
-            names, product = ("etp", "ep", "pp"), self.parallel.expert
-        has, sizes = counted(count, "accelerator"), self.text(*names)
-        message = f"{what} has {has}, which is not a multiple of {product} ({sizes})"
-        if names[0] == "etp" and "etp" not in self.paths:
+        breaks_dense = count % self.dense > 0
+        kinds = ("tp", "cp", "pp") if breaks_dense else ("etp", "ep", "pp")
+        replica = self.dense if breaks_dense else self.parallel.expert
+        message = f"{what} has {counted(count, 'accelerator')}, which is not a multiple of {replica} "
+        message += f"({self.text(*kinds)})"
+        if not breaks_dense and "etp" not in self.paths:
             message += "; the expert-tensor size is the tensor size unless it is given, as in Megatron"
-            name = "ep" if name == "etp" else name
-        size = getattr(self.parallel, name)
-        fitting = _nearest(count, size, product // size)
-        help = f"set the {_WORDS[name]} size to {fitting}, or " if fitting else ""
-        below = count // product * product
-        help += f"use {' or '.join(f'{value:,}' for value in (below, below + product) if value)} accelerators"
-        return self.paths.get(name), Diagnostic("parallel-not-divisible", message, help)
+            breaking = "ep" if breaking == "etp" else breaking
+        help = self._fitting_help(breaking, count, replica)
+        return self.paths.get(breaking), Diagnostic("parallel-not-divisible", message, help)
+
+    def _fitting_help(self, breaking: str, count: int, replica: int) -> str:
+        """Return the help to change the size that breaks, or the number of accelerators."""
+        size = getattr(self.parallel, breaking)
+        sizes = _nearest(count, size, replica // size)
+        change = f"set the {_WORDS[breaking]} size to {sizes}, or " if sizes else ""
+        below = count // replica * replica
+        numbers = [below, below + replica] if below else [replica]
+        return f"{change}use {' or '.join(f'{number:,}' for number in numbers)} accelerators"
 
     def text(self, *names: str) -> str:
         """Return the sizes above 1 among these as messages show them: ``tensor 4 x pipeline 2``."""
@@ -72,9 +77,9 @@ def _nearest(count: int, size: int, others: int) -> str:
     """Return the nearest sizes below and above this one that divide the accelerators together with the others."""
     if count % others:
         return ""
-    rest = count // others
-    below = next((value for value in range(min(size - 1, rest), 0, -1) if rest % value == 0), None)
-    above = next((value for value in range(size + 1, min(2 * size, rest) + 1) if rest % value == 0), None)
+    groups = count // others
+    below = next((value for value in range(min(size - 1, groups), 0, -1) if groups % value == 0), None)
+    above = next((value for value in range(size + 1, min(2 * size, groups) + 1) if groups % value == 0), None)
     return " or ".join(str(value) for value in (below, above) if value)
 
 
