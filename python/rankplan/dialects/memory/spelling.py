@@ -21,6 +21,7 @@ _WORDS = (*RECOMPUTE, *SLEEP, *PRECISIONS, *OPTIMIZERS)
 _NO = "no_"
 _MOST_KEYS = 2
 """Keys that one setting may take."""
+_SWITCHES = (Kind.SWITCH, Kind.ANY)
 _TRIED: dict[Kind, tuple[Any, ...]] = {
     Kind.SIZE: (1,),
     Kind.SWITCH: (True, False),
@@ -30,7 +31,6 @@ _TRIED: dict[Kind, tuple[Any, ...]] = {
     Kind.FRACTION: (0.5,),
     Kind.TEXT: _WORDS,
 }
-_SWITCHES = (Kind.SWITCH, Kind.ANY)
 """Values of each kind of key, to see whether it decides a setting."""
 
 Changed = Callable[[Mapping[KeyPath, Any]], MemorySettings | None]
@@ -70,27 +70,30 @@ class KeySpelling:
     def values(self, settings: Mapping[str, Any]) -> dict[KeyPath, Any] | None:
         """Return values of keys that state exactly these settings, and change no other one; ``None`` if none do."""
         now = self._changed({})
-        found: dict[KeyPath, Any] = {}
+        if now is None:
+            return None
+        values: dict[KeyPath, Any] = {}
         for setting, value in settings.items():
-            if now is None or (keys := self._setting(now, setting, value)) is None:
+            values_of_setting = self._values_of(now, setting, value)
+            if values_of_setting is None:
                 return None
-            found |= keys
-        both = None if now is None else replace(now, **settings)
-        return found if self._changed(found) == both else None
+            values |= values_of_setting
+        return values if self._changed(values) == replace(now, **settings) else None
 
     def written(self, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
         """Return the keys to write for these settings and parallel sizes, with the lines of those that are there."""
         values = self.values(settings) if settings else {}
         if values is None:
             return None
-        stated = self._sources.sizes_of(self._component, self._config.place_of(()))
-        values |= {stated.keys[kind]: size for kind, size in sizes.items() if kind in stated.keys}
+        places = self._sources.sizes_of(self._component, self._config.place_of(()))
+        values |= {places.keys[kind]: size for kind, size in sizes.items() if kind in places.keys}
         texts = [self._value_text(path, value) for path, value in values.items()]
-        letters = stated.letters
-        if parts := "".join(f"{letters[kind]}{size}" for kind, size in sizes.items() if kind in letters):
-            texts.append(f"`{parts}` in {_text(stated.where)}")
-        rest = (kind for kind in sizes if kind not in letters and kind not in stated.keys)
-        return " and ".join([*texts, *(f"{kind} {sizes[kind]}" for kind in rest)])
+        letters = places.letters
+        compact = "".join(f"{letters[kind]}{size}" for kind, size in sizes.items() if kind in letters)
+        if compact:
+            texts.append(f"`{compact}` in {_text(places.where)}")
+        without_key = (kind for kind in sizes if kind not in letters and kind not in places.keys)
+        return " and ".join([*texts, *(f"{kind} {sizes[kind]}" for kind in without_key)])
 
     def named(self, setting: str) -> str | None:
         """Return the keys that are missing for a setting to be known; ``None`` if no key states it."""
@@ -98,52 +101,56 @@ class KeySpelling:
             self._names[setting] = self._named(setting)
         return self._names[setting]
 
-    def _named(self, setting: str) -> str | None:
-        for each in self._of(setting):
-            free = [key for key in each.config_keys if self._stated(key)[1] is None]
-            free.sort(key=lambda key: key.kind in _SWITCHES)
-            for paths in self._tried(free, lambda key: _TRIED[key.kind]):
-                entry = self._changed(paths)
-                if entry is not None and getattr(entry, setting) is not None:
-                    return " and ".join(self._text(path) for path in paths)
+    def _named(self, name: str) -> str | None:
+        """Return the fewest keys without a value with which a setting has one, whatever it is."""
+        for setting in self._settings_of(name):
+            free_keys = [key for key in setting.config_keys if self._stated(key)[1] is None]
+            free_keys.sort(key=lambda key: key.kind in _SWITCHES)
+            for values in self._trials(free_keys, lambda key: _TRIED[key.kind]):
+                memory = self._changed(values)
+                if memory is not None and getattr(memory, name) is not None:
+                    return " and ".join(self._text(path) for path in values)
         return None
 
-    def _setting(self, now: MemorySettings, setting: str, value: Any) -> dict[KeyPath, Any] | None:
-        wanted = replace(now, **{setting: value})
-        for each in self._of(setting):
+    def _values_of(self, now: MemorySettings, name: str, value: Any) -> dict[KeyPath, Any] | None:
+        """Return the values of the fewest keys with which a setting has a value and all others stay."""
+        wanted = replace(now, **{name: value})
+        for setting in self._settings_of(name):
 
-            def values(key: Key[Any], words: tuple[str, ...] = each.words) -> tuple[Any, ...]:
+            def candidates(key: Key[Any], words: tuple[str, ...] = setting.words) -> tuple[Any, ...]:
                 if key.kind in _SWITCHES:
                     return True, False
-                return (value, *words) if isinstance(value, str) == (key.kind is Kind.TEXT) else words
+                takes_value = isinstance(value, str) == (key.kind is Kind.TEXT)
+                return (value, *words) if takes_value else words
 
-            for found in self._tried(each.config_keys, values):
-                whole = found | self._beside(each, found) if value != "none" else found
-                if self._changed(whole) == wanted:
-                    return whole
+            for values in self._trials(setting.config_keys, candidates):
+                if value != "none":
+                    values |= self._demanded_beside(setting, values)
+                if self._changed(values) == wanted:
+                    return values
         return None
 
-    def _tried(
-        self, keys: Sequence[Key[Any]], values: Callable[[Key[Any]], Sequence[Any]]
+    def _trials(
+        self, keys: Sequence[Key[Any]], candidates: Callable[[Key[Any]], Sequence[Any]]
     ) -> Iterator[dict[KeyPath, Any]]:
         """Yield values of one key, then of two, that differ from those that are stated."""
         for count in range(1, _MOST_KEYS + 1):
-            for some in combinations(keys, count):
-                places = [self._stated(key) for key in some]
-                for chosen in product(*map(values, some)):
-                    if all(value != now for value, (_, now) in zip(chosen, places, strict=True)):
-                        yield {path: value for value, (path, _) in zip(chosen, places, strict=True)}
+            for some_keys in combinations(keys, count):
+                paths, values_now = zip(*map(self._stated, some_keys), strict=True)
+                for values in product(*map(candidates, some_keys)):
+                    if all(value != now for value, now in zip(values, values_now, strict=True)):
+                        yield dict(zip(paths, values, strict=True))
 
-    def _beside(self, setting: Setting, found: Mapping[KeyPath, Any]) -> dict[KeyPath, Any]:
-        """Return the values of keys that a trainer demands beside those found, and that are not stated."""
+    def _demanded_beside(self, setting: Setting, values: Mapping[KeyPath, Any]) -> dict[KeyPath, Any]:
+        """Return the values of keys that a trainer demands beside these, and that are not stated."""
         beside: dict[KeyPath, Any] = {}
         for key, value in setting.also.items():
             path, now = self._stated(replace(key, default=None))
-            if now is None and path not in found:
+            if now is None and path not in values:
                 beside[path] = value
         return beside
 
-    def _of(self, name: str) -> list[Setting]:
+    def _settings_of(self, name: str) -> list[Setting]:
         return [setting for setting in self._settings if setting.name == name]
 
     def _value_text(self, path: KeyPath, value: Any) -> str:
