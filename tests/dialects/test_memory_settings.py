@@ -674,6 +674,47 @@ def test_a_job_without_a_language_model_says_so() -> None:
     assert warning.path == "runner.task_type"
 
 
+def test_without_a_language_model_the_table_asks_for_no_other_model() -> None:
+    config = {
+        "cluster": {"num_nodes": 1, "component_placement": {"actor": "0-3", "rollout": "4-7"}},
+        "runner": {"task_type": "embodied"},
+        "actor": {"training_backend": "fsdp", "model": {"model_type": "openvla"}},
+        "rollout": {"rollout_backend": "huggingface"},
+    }
+    report = rankplan.check(config, "1x8", memory=True)
+    (warning,) = report.warnings
+    (line,) = (line for line in report.render().splitlines() if line.startswith("memory:"))
+    assert line == f"memory: no component says what it keeps; {warning.help}"
+
+
+@pytest.mark.parametrize(
+    ("base", "named", "key"),
+    [
+        ("verl", "actor_rollout_ref.model.path", "actor_rollout_ref.model.path"),
+        ("rlinf", "rollout.model.model_path", "actor.model.model_path"),
+    ],
+)
+def test_a_config_that_names_no_model_says_which_key_does(base: str, named: str, key: str) -> None:
+    config = changed(base, {named: None})
+    (warning,) = rankplan.check(config, "1x8", memory=True).warnings
+    assert (warning.code, warning.message) == ("unknown-model", f"no key names the model: `{key}` is not stated")
+    assert str(warning.help).startswith(f"write `{key}: Qwen/Qwen3-8B`, or pass its name, `--model ")
+    passed = rankplan.check(config, "1x8", memory=True, model=MODEL)
+    assert "unknown-model" not in {warning.code for warning in passed.warnings}
+
+
+def test_the_engine_of_an_evaluation_without_a_model_says_which_key_names_it() -> None:
+    """RLinf's examples/agent/wideseek_r1/config/base_eval.yaml, whose model is passed on the command line."""
+    config = {
+        "cluster": {"num_nodes": 1, "component_placement": {"actor,reward": "all", "rollout": "all"}},
+        "runner": {"task_type": "reasoning_eval", "seq_length": 32000},
+        "rollout": {"rollout_backend": "sglang", "tensor_parallel_size": 1, "model": {"model_type": "qwen3"}},
+    }
+    warnings = rankplan.check(config, "1x8", memory=True).warnings
+    (warning,) = (warning for warning in warnings if warning.code == "unknown-model")
+    assert warning.path == "rollout.model.model_path"
+
+
 def test_supervised_training_of_a_language_model_has_the_length_of_its_prompts() -> None:
     supervised = {
         "runner": {"task_type": "sft", "enable_dynamic_batch_size": True},

@@ -90,7 +90,9 @@ def check(
         else:
             warnings = tuple(job.warnings(Planned(plan, sources), needs))
         if memory and needs is not None:
-            warnings += _memory_warnings(needs, read.reader, sources)
+            from rankplan.front.unknown_memory import unknown_memory
+
+            warnings += unknown_memory(needs, read.reader, sources)
     except PlacementError as error:
         plan = None
         warnings = error.diagnostics
@@ -103,30 +105,12 @@ def check(
     return Report(name, plan, diagnostics, omitted, shown, unchecked)
 
 
-def _memory_warnings(needs: Needs, reader: Reader, sources: Sources) -> tuple[Diagnostic, ...]:
-    """Return what keeps the needs of a plan from being known: values, models, names of models that a run decides."""
-    from rankplan.memory.unknown import memory_unknown
-    from rankplan.read.memory_places import located
-
-    warnings = [located(reader, sources, component, warning) for component, warning in memory_unknown(needs)]
-    warnings += sources.unknown_models.values()
-    if needs.silent:
-        warnings += [warning for warning in reader.warnings if _names_model(warning)]
-    return tuple(warnings)
-
-
 def _measured(texts: Sequence[str]) -> Measured | None:
     if not texts:
         return None
     from rankplan.memory.measured import read_measured  # most checks have nothing measured
 
     return read_measured(texts)
-
-
-def _names_model(warning: Diagnostic) -> bool:
-    """Whether a value that only the run knows is the name of a model: the reason why nothing is said of its memory."""
-    key = (warning.path or "").rpartition(".")[2]
-    return warning.code == "not-run" and key in ("path", "model_path", "model_name", "pretrain", "model_name_or_path")
 
 
 def plan(

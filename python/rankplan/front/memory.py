@@ -56,7 +56,8 @@ def needs_of(planned: Planned, used: UsedMemory, *, always: bool = False) -> Nee
     from rankplan.memory.needs import Needs  # many configs say nothing about memory
 
     reserve = used.reserve or 0.0
-    return Needs(plan.inventory, plan, reserve, used.peaks, sources.spellings, used.measured, sources.uncounted)
+    stated = sources.spellings, used.measured, sources.uncounted, sources.state_instead
+    return Needs(plan.inventory, plan, reserve, used.peaks, *stated)
 
 
 def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:

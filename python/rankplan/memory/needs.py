@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankplan._core import ACCELERATOR, Pattern, host_store, likely_room
 from rankplan.errors import PlacementError
 from rankplan.memory import faults, likely
 from rankplan.memory.likely import LikelySlot
 from rankplan.memory.need import RESERVED, SWITCH, Assumed, Likely, Measured, Need, Phase, rank_of
-from rankplan.memory.peaks import MEASURED, Peak, Peaks
 from rankplan.memory.shared_cards import (
     SharedCard,
     cards_on_node,
@@ -28,6 +27,9 @@ from rankplan.memory.spelling import Spelling
 from rankplan.memory.usual import RESIDENT, SLEEP, Usual
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
+
+if TYPE_CHECKING:
+    from rankplan.memory.peaks import Peak, Peaks
 
 _PHASES = {"training": "train", "forward": "forward", "engine": "generate", "resident": "resident"}
 
@@ -60,26 +62,30 @@ class Needs:
         spellings: Mapping[str, Spelling] | None = None,
         measured: Measured | None = None,
         uncounted: Mapping[str, Sequence[str]] | None = None,
+        state_instead: str | None = None,
     ) -> None:
         """``measured`` takes the place of what phases likely need. Raises `PlacementError` for an unknown phase.
 
         ``uncounted`` are keys of components of which nothing is said, since the effect of the keys is unknown.
+        ``state_instead`` is the help of a job of whose models no sizes are known.
         """
-        self.evaluations: dict[str, Evaluation] = {}
-        for name, component in components.items():
-            if component.memory is not None:
-                evaluation = Evaluation(component, component.memory)
-                if evaluation.known:
-                    self.evaluations[name] = evaluation
+        self._inventory = inventory
+        self._components = components
+        self.evaluations = _evaluations(components)
         self.cards = list(shared_cards(inventory, components)) if self.evaluations else []
-        self.reserve, self.peaks, self._spellings = reserve, peaks or {}, spellings or {}
+        self.reserve = reserve
+        self.peaks = peaks or {}
+        self._spellings = spellings or {}
         self.uncounted = uncounted or {}
-        self._inventory, self._components = inventory, components
+        self.state_instead = state_instead
         self.widest = max((spec.num_accelerators for _, spec in inventory.stretches()), default=1)
-        kinds = {(frozenset(shared.users.items()), shared.card) for shared in self.cards}
-        self._counts = Counter(name for users, _ in kinds for name, _ in users)
+        self._card_kinds = _card_kinds(self.cards)
         self._sizes = measured or {}
-        phases = [Phase(name, _PHASES[one.entry.kind]) for name, one in self.evaluations.items()]
+        self._check_measured()
+
+    def _check_measured(self) -> None:
+        """Raise `PlacementError` for a measured size of a phase that the plan does not have."""
+        phases = [Phase(name, _PHASES[evaluation.entry.kind]) for name, evaluation in self.evaluations.items()]
         for phase in self._sizes:
             if phase not in phases:
                 raise PlacementError([faults.no_such_phase(str(phase), list(map(str, phases)))])
@@ -97,7 +103,7 @@ class Needs:
         # What was measured is about the settings with which it was measured.
         other._sizes = {phase: size for phase, size in self._sizes.items() if phase.component not in evaluations}
         alone = {name for name in extended if any(shared.users.keys() > {name} for shared in self.cards)}
-        other._counts = self._counts + Counter(alone)  # the accelerators that are added have no others
+        other._card_kinds = self._card_kinds + Counter(alone)  # the accelerators that are added have no others
         return other
 
     def written(
@@ -217,7 +223,7 @@ class Needs:
     def _parts_asleep(self, shared: SharedCard, names: tuple[str, ...], slot: Slot) -> dict[str, Bounds]:
         """Return what other components leave on an accelerator, without bounds if they state nothing."""
         # The fullest stage of a component on several kinds of accelerators need not be on this one.
-        is_anywhere = slot.stages > 1 and any(self._counts[name] > 1 for name in names)
+        is_anywhere = slot.stages > 1 and any(self._card_kinds[name] > 1 for name in names)
         parts: dict[str, Bounds] = {}
         for other, count in shared.users.items():
             if other in names:
@@ -312,9 +318,13 @@ class Needs:
         A longer sequence, or a whole run, gives only an upper bound. Of a switch, only whole runs tell something.
         """
         name = need.components[0]
+        if name not in self.peaks:
+            return need
+        from rankplan.memory.peaks import MEASURED  # most components have none
+
         evaluation = self.evaluations[name]
         computed = need.parts  # several peaks may cover it
-        for peak in self.peaks.get(name, ()):
+        for peak in self.peaks[name]:
             counts = need.phase != SWITCH or peak.whole_run
             if not counts or not peak.covers(evaluation, shared.card):
                 continue
@@ -334,6 +344,24 @@ class Needs:
         of_process = {part: bounds for part, bounds in computed.items() if part in slot.of_process}
         asleep = {part: bounds for part, bounds in computed.items() if part not in slot.parts}
         return peak.parts(of_process, asleep, others)
+
+
+def _evaluations(components: Mapping[str, Component]) -> dict[str, Evaluation]:
+    """Return the evaluation of each component of whose memory anything can be said."""
+    evaluations: dict[str, Evaluation] = {}
+    for name, component in components.items():
+        if component.memory is None:
+            continue
+        evaluation = Evaluation(component, component.memory)
+        if evaluation.known:
+            evaluations[name] = evaluation
+    return evaluations
+
+
+def _card_kinds(cards: Iterable[SharedCard]) -> Counter[str]:
+    """Return on how many kinds of accelerators each component is: by their memory, and by who shares them."""
+    kinds = {(frozenset(shared.users.items()), shared.card) for shared in cards}
+    return Counter(name for users, _ in kinds for name, _ in users)
 
 
 def _host_of(host: Bounds, ranks: int, *, sleeps: bool) -> Bounds:

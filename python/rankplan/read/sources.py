@@ -19,6 +19,8 @@ class Sources:
     mapping that states where a component runs.
 
     ``unknown_models`` are warnings of models that are known by no name and no file, by the path of their names.
+    ``unnamed_model`` is the path of a key that would name a model where no key does, ``state_instead`` the help of a
+    job without a language model.
     ``uncounted`` are keys whose effect on the memory of a component is unknown: nothing is said about it.
     """
 
@@ -27,6 +29,8 @@ class Sources:
     memory: dict[str, KeyPath] = field(default_factory=dict)
     entries: dict[str, KeyPath] = field(default_factory=dict)
     unknown_models: dict[KeyPath, Diagnostic] = field(default_factory=dict)
+    unnamed_model: KeyPath | None = None
+    state_instead: str | None = None
     uncounted: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def sizes_of(self, component: str, whole: Where) -> Sizes:

@@ -16,6 +16,10 @@ from rankplan.memory.verdicts import assumed_text
 from rankplan.words import listed
 
 _HEADER = ("component", "phase", "at least", "likely", "at most", "of", "answer", "host of a node")
+_STATE_MODEL = (
+    "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ...; in the config of a "
+    "trainer, name a model that rankplan knows"
+)
 _NUMBERS = ("at least", "likely", "at most", "of", "host of a node")
 
 
@@ -28,10 +32,7 @@ def memory_lines(needs: Needs) -> list[str]:
     """Return a table of the phases of a plan, and what caches hold."""
     phases = list(needs.phases().values())
     if not phases:
-        help = (
-            "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ...; in the config "
-        )
-        help += "of a trainer, name a model that rankplan knows"
+        help = needs.state_instead or _STATE_MODEL
         nothing = [] if needs.uncounted else [f"memory: no component says what it keeps; {help}"]
         return [*nothing, *_silent(needs)]
     reserved = [f"other programs: {size_text(needs.reserve)} of each accelerator"] if needs.reserve else []

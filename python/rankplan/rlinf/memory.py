@@ -58,7 +58,9 @@ def _kind(trained: Any) -> Any:
     def kind_of(backend: Any, task: Any, model: Any) -> Any:
         if _is_of_language(task) or (task == _SUPERVISED and model in _SUPERVISED_LANGUAGE):
             return trained(backend)
-        return convert.Foreign(str(task), None if model in (None, *_LANGUAGE) else str(model))
+        if model in (None, *_LANGUAGE):
+            return convert.Foreign(TASK, str(task))
+        return convert.Foreign(_TYPE, str(task), str(model))
 
     return kind_of
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from rankplan._core import FUSED_CHUNK, WEIGHT_BUCKET
+from rankplan.dialects.keys.key import Key
 from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.memory.settings import ENGINES, FRAMEWORKS
 
@@ -23,8 +24,12 @@ EFFECT, RUN_TIME, SMALL = Unread.EFFECT, Unread.RUN_TIME, Unread.SMALL
 
 
 class Foreign(NamedTuple):
-    """The kind of a component without a language model: the task of its job, and the type of its model if stated."""
+    """The kind of a component without a language model: the task of its job, and the type of its model if stated.
 
+    ``key`` is the one that tells so.
+    """
+
+    key: Key[Any]
     task: str
     model: str | None = None
 
@@ -75,8 +80,8 @@ def is_set(value: Any) -> bool:
 
 def reshaped(*values: Any) -> Any:
     """Return `EFFECT` if values of the model's own config change its layers."""
-    found = (value for value in values if isinstance(value, Mapping))
-    return EFFECT if any(not _SHAPE.isdisjoint(one) for one in found) else None
+    overrides = (value for value in values if isinstance(value, Mapping))
+    return EFFECT if any(not _SHAPE.isdisjoint(keys) for keys in overrides) else None
 
 
 def always(setting: Any) -> Callable[..., Any]:
@@ -100,11 +105,10 @@ def served(quantized: Any, *types: Any) -> Any:
 
 def cached(*types: Any) -> Any:
     """Return the precision of the cache."""
-    for name in (str(name).lower() for name in types if is_set(name)):
-        if name.startswith("fp8"):
-            return "fp8"
-        return _SHORT.get(name, EFFECT)
-    return None
+    name = next((str(name).lower() for name in types if is_set(name)), None)
+    if name is None:
+        return None
+    return "fp8" if name.startswith("fp8") else _SHORT.get(name, EFFECT)
 
 
 def optimizer(name: Any, *aware: Any) -> str:
@@ -188,7 +192,9 @@ def gradients(wide: Any, *narrow: Any) -> str | None:
 
 def checkpointed(enabled: Any) -> str | None:
     """Return whether every layer is computed again."""
-    return None if enabled is None else "full" if enabled else "none"
+    if enabled is None:
+        return None
+    return "full" if enabled else "none"
 
 
 MOST_RECOMPUTED = 2
@@ -202,20 +208,21 @@ def granularity(name: Any, method: Any, layers: int | None = None, enabled: Any 
     """
     if enabled is False:
         return "none"
-    if str(name).lower() == "selective":
-        return "selective"
-    if str(name).lower() == "full" and method == "block":
+    word = str(name).lower()
+    if word != "full":
+        return "selective" if word == "selective" else None
+    if method == "block":
         return layers
-    if str(name).lower() != "full" or (layers or 1) > MOST_RECOMPUTED:
-        return None
-    return "full"
+    return "full" if (layers or 1) <= MOST_RECOMPUTED else None
 
 
 def asleep(*offloads: Any) -> str | None:
     """Return whether everything goes to the host, or nothing does."""
     if None in offloads:
         return None
-    return "host" if all(offloads) else None if any(offloads) else "none"
+    if all(offloads):
+        return "host"
+    return None if any(offloads) else "none"
 
 
 def adapters(rank: Any, *enabled: Any) -> Any:
@@ -250,5 +257,5 @@ def step(chunk: int | None, batch: int | None, length: int | None) -> int | None
 
 def most(*sizes: int | None) -> int | None:
     """Return the largest size, if all are known."""
-    known = [one for one in sizes if one is not None]
-    return max(known) if len(known) == len(sizes) else None
+    known_sizes = [size for size in sizes if size is not None]
+    return max(known_sizes) if len(known_sizes) == len(sizes) else None

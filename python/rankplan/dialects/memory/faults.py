@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from rankplan.errors import Diagnostic
-from rankplan.words import shown
+from rankplan.errors import Diagnostic, KeyPath
+from rankplan.words import path_text, shown
 
 _PASS = "pass its name, `--model Qwen/Qwen3-8B`, or the folder of its config.json"
 _VARIABLE = re.compile(r"\$(?:\{(?:oc\.env:)?)?([A-Za-z_][A-Za-z0-9_.]*)")
@@ -32,6 +32,13 @@ def no_language_model(task: str, model: str | None) -> Diagnostic:
     help = "state in `component_placement` what each component was measured to keep: "
     help += "`actor: {placement: all, memory: {resident: 17 GiB}}`"
     return Diagnostic("unknown-model", message, help, warning=True)
+
+
+def unnamed_model(path: KeyPath) -> Diagnostic:
+    """Return the warning of a component whose model no key names."""
+    key = path_text(path)
+    help = f"write `{key}: Qwen/Qwen3-8B`, or {_PASS}"
+    return Diagnostic("unknown-model", f"no key names the model: `{key}` is not stated", help, warning=True)
 
 
 def variable_in_model(text: str) -> Diagnostic:

@@ -6,19 +6,21 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.keys.roles import ARE_SIZED, GUESSED, OF_ROLE, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, SMALL, Foreign, Unread
-from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import Model
 from rankplan.plans.shape import LARGEST
 from rankplan.read.sources import Sources
 from rankplan.words import as_int, must_be, path_text
+
+if TYPE_CHECKING:
+    from rankplan.dialects.memory.spelling import KeySpelling
 
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
 _ALLOWED = {
@@ -88,6 +90,7 @@ class MemoryReader:
 
     def _spelling(self, subject: _Subject, reading: _Reading) -> KeySpelling:
         """Return how the config states the memory of a component, for the place and the help of an answer."""
+        from rankplan.dialects.memory.spelling import KeySpelling  # of no use without a known model
 
         def changed(values: Mapping[KeyPath, Any]) -> MemorySettings | None:
             config = self._config.with_values(values)
@@ -113,15 +116,24 @@ class MemoryReader:
 
                 self._models[name] = None
                 if path is not None and isinstance(error, PlacementError) and self._model is None:
-                    warning = unknown_model(error.diagnostics[0])
-                    self.sources.unknown_models[path] = self._config.place_of(path).locate(warning)
+                    self._add_unknown(path, unknown_model(error.diagnostics[0]))
         return self._models[name] or self._model
 
     def add_foreign(self, kind: Foreign, path: KeyPath) -> None:
         """Keep for an answer that a job trains no language model; ``path`` is that of the key that tells so."""
         from rankplan.dialects.memory.faults import no_language_model  # most jobs train one
 
-        self.sources.unknown_models[path] = self._config.place_of(path).locate(no_language_model(*kind))
+        warning = no_language_model(kind.task, kind.model)
+        self.sources.state_instead = warning.help
+        self._add_unknown(path, warning)
+
+    def add_unnamed(self, path: KeyPath) -> None:
+        """Keep for an answer the first key that names no model; whoever passes one, passes it for all components."""
+        if self.has_defaults and self.sources.unnamed_model is None:
+            self.sources.unnamed_model = path
+
+    def _add_unknown(self, path: KeyPath, warning: Diagnostic) -> None:
+        self.sources.unknown_models[path] = self._config.place_of(path).locate(warning)
 
     def _with_variable(self, text: str, path: KeyPath | None) -> Model | None:
         """Return the model of a path with a variable: its folder may have the name of one. Else it is the reason."""
@@ -133,8 +145,7 @@ class MemoryReader:
             with suppress(PlacementError):
                 return Model.of(folder)
         if path is not None and self._model is None:
-            warning = variable_in_model(text)
-            self.sources.unknown_models[path] = self._config.place_of(path).locate(warning)
+            self._add_unknown(path, variable_in_model(text))
         return self._model
 
 
@@ -191,8 +202,7 @@ class _Reading:
         role = self._subject.role
         kind = self._setting(role.kind)
         if isinstance(kind, Foreign):
-            *_, task, type_of_model = role.kind.config_keys
-            self._reader.add_foreign(kind, self._values.path(task if kind.model is None else type_of_model))
+            self._reader.add_foreign(kind, self._values.path(kind.key))
         if not isinstance(kind, dict):
             return None
         if "resident" in kind:
@@ -201,6 +211,8 @@ class _Reading:
         name, path = self._model_name(role.model)
         model = self._reader.model(name, path)
         if model is None:
+            if name is None and path is None:
+                self._reader.add_unnamed(self._values.path(role.model.config_keys[0]))
             self._check_types()
             return None
         fields = self._fields()
