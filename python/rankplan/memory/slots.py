@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rankplan._core import engine_memory, switch_memory, training_memory
 from rankplan.frozen import frozen
@@ -22,7 +22,8 @@ from rankplan.plans.model import Model
 Bounds: TypeAlias = tuple[float, float]
 """At least and at most, in bytes; infinite: no upper bound."""
 Parts: TypeAlias = dict[str, Bounds]
-_Stages: TypeAlias = Sequence[Sequence[tuple[str, str, float, float]]]
+_CoreParts: TypeAlias = Sequence[tuple[str, str, float, float]]
+"""The parts of a slot as the core returns them: the name, what it belongs to, at least and at most."""
 
 
 @frozen
@@ -61,7 +62,7 @@ def unbounded(slot: Slot) -> Slot:
     )
 
 
-def fullest(low: _Stages, high: _Stages) -> Parts:
+def fullest(low: Sequence[_CoreParts], high: Sequence[_CoreParts]) -> Parts:
     """Return the lower bounds of the stage that needs the most at least, and the upper bounds of the one at most."""
     least = max(low, key=lambda parts: sum(lower for _, _, lower, _ in parts))
     most = max(high, key=lambda parts: sum(upper for _, _, _, upper in parts))
@@ -69,29 +70,57 @@ def fullest(low: _Stages, high: _Stages) -> Parts:
     return {name: (lower[name], max(lower[name], bound)) for name, _, _, bound in most}
 
 
-def _of_process(parts: Sequence[tuple[str, str, float, float]]) -> frozenset[str]:
+def _of_process(parts: _CoreParts) -> frozenset[str]:
     return frozenset(name for name, belongs, _, _ in parts if belongs == "process")
+
+
+def _most_devices(component: Component) -> int:
+    """Return the most accelerators of a process."""
+    patterns = [run.pattern for run in component.rows.runs()]
+    return max((len(devices) for pattern in patterns for devices in pattern.devices), default=1) or 1
+
+
+class _EngineMemory(NamedTuple):
+    """What the core returns of an engine on an accelerator."""
+
+    parts: _CoreParts
+    asleep: Bounds
+    host: Bounds
+    token: float
+    tokens: Bounds
+    starts: bool | None
+
+
+class _StageMemory(NamedTuple):
+    """What the core returns of a pipeline stage of a trainer."""
+
+    parts: _CoreParts
+    asleep: Bounds
+    host: Bounds
 
 
 class Evaluation:
     """The slots of a component that states its ``memory``."""
 
     def __init__(self, component: Component, entry: MemorySettings) -> None:
-        self.component, self.entry = component, entry
-        self.parallel, self.slots = component.parallel, component.slots
+        self.component = component
+        self.entry = entry
+        self.parallel = component.parallel
+        self.slots = component.slots
         self.model = entry.model or (Model.sized(entry.params) if entry.params else None)
-        patterns = [run.pattern for run in component.rows.runs()]
-        most = max((len(devices) for pattern in patterns for devices in pattern.devices), default=1)
         # A process whose accelerators others of its component use too is one slot, with a part on each of them.
-        self.spread = max(most, 1) if component.slots == len(component) else 1
+        self.spread = _most_devices(component) if component.slots == len(component) else 1
         self._slots: dict[float, Slot] = {}
         self._likely: dict[float, LikelySlot | None] = {}
 
     def changed(self, entry: MemorySettings, parallel: Parallel, slots: int) -> Evaluation:
         """Return the evaluation with another memory, other sizes and another number of slots."""
         other = copy(self)
-        other.entry, other.parallel, other.slots = entry, parallel, slots
-        other._slots, other._likely = {}, {}
+        other.entry = entry
+        other.parallel = parallel
+        other.slots = slots
+        other._slots = {}
+        other._likely = {}
         return other
 
     @property
@@ -114,13 +143,14 @@ class Evaluation:
     def likely(self, card: float) -> LikelySlot | None:
         """Return what a slot is measured to need; ``None`` if the sizes that divide the model are unknown."""
         if card not in self._likely:
-            slot, keys = self._measured(card), self.entry.unread
-            if slot is not None and keys is not None:
-                slot = replace(slot, assumed=(*slot.assumed, Usual(UNREAD, keys)))
+            slot = self._likely_slot(card)
+            unread = self.entry.unread
+            if slot is not None and unread is not None:
+                slot = replace(slot, assumed=(*slot.assumed, Usual(UNREAD, unread)))
             self._likely[card] = slot
         return self._likely[card]
 
-    def _measured(self, card: float) -> LikelySlot | None:
+    def _likely_slot(self, card: float) -> LikelySlot | None:
         entry = self.entry
         if entry.kind == "resident":
             slot = self.slot(card)
@@ -156,37 +186,51 @@ class Evaluation:
         return self.spread == 1 and (self.sized or self.slots == 1 or bool(by_data) or self.entry.kind == "engine")
 
     def _slot(self, card: float) -> Slot:
-        entry = self.entry
-        if entry.kind == "resident":
-            least, most = self._resident(entry.resident or 0)
-            asleep = (least if entry.sleep == "none" else 0.0, most if entry.sleep in (None, "none") else 0.0)
-            return Slot({"resident": (least, most)}, asleep)
-        if entry.kind == "engine":
-            low, high = (engine_memory(self.model, engine, card) for engine in self.engines())
-            return Slot(
-                fullest([low[0]], [high[0]]),
-                (low[1][0], high[1][1]),
-                _of_process(high[0]),
-                (low[2][0], high[2][1]),
-                tokens=(high[4][0], low[4][1]),
-                starts=False if low[5] is False else high[5],
-            )
-        few, many = (training_memory(self.model, training) for training in self.trainings())
+        if self.entry.kind == "resident":
+            return self._resident_slot()
+        if self.entry.kind == "engine":
+            return self._engine_slot(card)
+        return self._training_slot()
+
+    def _resident_slot(self) -> Slot:
+        """Return a stated size. Asleep, all of it may stay or go, unless that is stated."""
+        least, most = self._resident(self.entry.resident or 0)
+        sleep = self.entry.sleep
+        surely_stays, may_stay = sleep == "none", sleep in (None, "none")
+        return Slot({"resident": (least, most)}, (least if surely_stays else 0.0, most if may_stay else 0.0))
+
+    def _engine_slot(self, card: float) -> Slot:
+        """Return the least and the most of an engine. Where it needs the most, its cache holds the fewest tokens."""
+        low, high = (_EngineMemory(*engine_memory(self.model, engine, card)) for engine in self.engines())
         return Slot(
-            fullest([stage[0] for stage in few], [stage[0] for stage in many]),
-            (min(stage[1][0] for stage in few), max(stage[1][1] for stage in many)),
-            _of_process(many[0][0]),
-            (min(stage[2][0] for stage in few), max(stage[2][1] for stage in many)),
-            stages=len(many),
+            fullest([low.parts], [high.parts]),
+            (low.asleep[0], high.asleep[1]),
+            _of_process(high.parts),
+            (low.host[0], high.host[1]),
+            tokens=(high.tokens[0], low.tokens[1]),
+            starts=False if low.starts is False else high.starts,
         )
 
-    def _resident(self, stated: int | Mapping[int, int]) -> Bounds:
-        """Return a stated size; of several, fewer accelerators keep no less on each, and more of them no more."""
-        if not isinstance(stated, Mapping):
-            return float(stated), float(stated)
-        here = max(self.slots * self.spread, 1)
-        low = max((size for number, size in stated.items() if number >= here), default=0)
-        high = min((size for number, size in stated.items() if number <= here), default=math.inf)
+    def _training_slot(self) -> Slot:
+        """Return the least and the most of the pipeline stages of a trainer, or of a model that only computes."""
+        low, high = (
+            [_StageMemory(*stage) for stage in training_memory(self.model, training)] for training in self.trainings()
+        )
+        return Slot(
+            fullest([stage.parts for stage in low], [stage.parts for stage in high]),
+            (min(stage.asleep[0] for stage in low), max(stage.asleep[1] for stage in high)),
+            _of_process(high[0].parts),
+            (min(stage.host[0] for stage in low), max(stage.host[1] for stage in high)),
+            stages=len(high),
+        )
+
+    def _resident(self, sizes: int | Mapping[int, int]) -> Bounds:
+        """Return a stated size; by number of accelerators, more of them never need more memory on each."""
+        if not isinstance(sizes, Mapping):
+            return float(sizes), float(sizes)
+        accelerators = max(self.slots * self.spread, 1)
+        low = max((size for number, size in sizes.items() if number >= accelerators), default=0)
+        high = min((size for number, size in sizes.items() if number <= accelerators), default=math.inf)
         return float(low), max(float(high), float(low))
 
     def switch(self, engine: Evaluation, card: float) -> Parts:
@@ -198,14 +242,15 @@ class Evaluation:
 
     def trainings(self) -> tuple[Training, Training]:
         """Return the settings with the least and the most memory: sizes that are not stated divide all, or nothing."""
-        entry, sizes, slots = self.entry, self.parallel, self.slots
+        entry = self.entry
+        sizes = self.parallel
         tokens = entry.tokens
         if entry.micro_batch is not None and entry.length is not None:
             tokens = entry.micro_batch * entry.length
         divided, undivided = self._shards()
         most = Training(
             framework=entry.training or "forward",
-            slots=slots,
+            slots=self.slots,
             tp=sizes.tp,
             cp=sizes.cp,
             pp=sizes.pp,
@@ -239,31 +284,35 @@ class Evaluation:
         )
         if self.sized and self.spread == 1:
             return replace(most, shard=divided), most
-        everything = slots * self.spread
+        everything = self.slots * self.spread
         return replace(most, slots=everything, tp=everything, cp=1, pp=1, ep=1, etp=everything, shard=None), most
 
     def _shards(self) -> tuple[int | None, int | None]:
         """Return how many slots share states, at most and at least; a model that only computes has only weights."""
-        entry, sizes = self.entry, self.parallel
-        stated = sizes.fsdp if sizes.fsdp > 1 else None
+        entry = self.entry
+        sizes = self.parallel
+        group = sizes.fsdp if sizes.fsdp > 1 else None
         if entry.shards is not None:
-            stated = min(entry.shards, self.slots)
+            group = min(entry.shards, self.slots)
         if entry.forward not in DIVIDED_BY_DATA:
-            return stated, stated
-        every = stated or max(self.slots // (sizes.tp * sizes.pp), 1)
+            return group, group
+        data_ranks = group or max(self.slots // (sizes.tp * sizes.pp), 1)
         if entry.forward == "fsdp" or entry.zero_stage == 3:
-            return every, every
-        return (every if entry.zero_stage is None else None), None
+            return data_ranks, data_ranks
+        may_divide_weights = entry.zero_stage is None
+        return (data_ranks if may_divide_weights else None), None
 
     def engines(self) -> tuple[Engine, Engine]:
         """Return the settings with the least and the most memory."""
-        entry, sizes, slots = self.entry, self.parallel, self.slots
+        entry = self.entry
+        sizes = self.parallel
         stored = self.model.stored if self.model is not None else 2.0
         weight = (stored, 2.0) if entry.precision is None else (PRECISIONS[entry.precision],) * 2
-        within = max(self.component.slots // max(len(self.component), 1), 1) * self.component.engines
+        slots_of_process = max(self.component.slots // max(len(self.component), 1), 1)
+        slots_of_engine = slots_of_process * self.component.engines
         most = Engine(
             kind=entry.engine or "vllm",
-            tp=sizes.tp if sizes.stated else within,
+            tp=sizes.tp if sizes.stated else slots_of_engine,
             pp=sizes.pp,
             ep=sizes.ep,
             share=entry.share,
@@ -276,6 +325,6 @@ class Evaluation:
             cache_size=entry.cache_size,
             sleep=entry.sleep,
         )
-        if self.spread == 1 and (self.sized or within > 1):
+        if self.spread == 1 and (self.sized or slots_of_engine > 1):
             return most, most
-        return replace(most, tp=slots * self.spread), most
+        return replace(most, tp=self.slots * self.spread), most
