@@ -127,8 +127,9 @@ def planned_bundles(plan: Plan) -> dict[Bundle, list[Device]]:
             if node not in free:
                 free[node] = _usable(plan, node, marks.get(node, RankSet()))
             size_on_node = sum(size for bundle_node, size in bundles if bundle_node == node)
-            own_first = sorted(free[node], key=lambda index, node=node: ((node, index) not in own, index))  # type: ignore[misc]
-            taken = RankSet(own_first[:size_on_node])
+            free_own = [index for index in free[node] if (node, index) in own]
+            free_others = [index for index in free[node] if (node, index) not in own]
+            taken = RankSet([*free_own, *free_others][:size_on_node])
             free[node] -= taken
             left[node] = iter(taken)
         for bundle, (node, size) in enumerate(bundles):

@@ -373,29 +373,46 @@ _MOST_ROWS = 20
 def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int, before: Amounts) -> str:
     """Return a table of what nodes lack, by their ids. Ray refused one node when ``before`` was available."""
     total = {node_id: entry["Resources"] for node_id, entry in live_nodes().items()}
-    available, holders = available_resources(), _holders()
+    available = available_resources()
+    holders = _holders()
     rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
     for node_id, (rank, needed) in needs.items():
         if node_id not in total or node_id not in available:
             rows.append((str(rank), "all", "", "", "", "the node has left the cluster"))
             continue
-        found: list[tuple[float, float, tuple[str, ...]]] = []
+        resources = []
         for name, amount in needed.items():
-            there, free = total[node_id].get(name, 0.0), available[node_id].get(name, 0.0)
             held = {who: amounts[name] for who, amounts in holders.get(node_id, {}).items() if name in amounts}
+            there = total[node_id].get(name, 0.0)
+            free = available[node_id].get(name, 0.0)
             if rank == refused:
                 # Ray counts a group that it failed to place as taken until something else changes on the node
                 free = max(free, min(before.get(node_id, {}).get(name, 0.0), there - sum(held.values())))
-            held["others"] = round(there - free - sum(held.values()), 4)
-            most = sorted((item for item in held.items() if item[1] > 0), key=lambda item: -item[1])
-            who = ", ".join(f"{count:g} by {name}" for name, count in most)
-            found.append((amount, free, (str(rank), name, f"{amount:g}", f"{free:g}", f"{there:g}", who)))
-        short = [row for amount, free, row in found if amount > free]
+            resources.append(_Resource(name, amount, free, there, held))
+        short = [resource.row(rank) for resource in resources if resource.needed > resource.free]
         if rank == refused and not short:
-            *row, who = found[0][2]
-            short = [(*row, f"{who} (only parts are available, or the node is down)".strip())]
+            short = [resources[0].row(rank, "(only parts are available, or the node is down)")]
         rows += short
     return _table(rows)
+
+
+class _Resource(NamedTuple):
+    """How much of a resource is needed on a node, is free there, is there in all, and is held by groups, by name."""
+
+    name: str
+    needed: float
+    free: float
+    total: float
+    held: Mapping[str, float]
+
+    def row(self, rank: int, note: str = "") -> tuple[str, ...]:
+        """Return the row of a table, in which the largest holders come first, with a note after them."""
+        others = round(self.total - self.free - sum(self.held.values()), 4)
+        amounts = {**self.held, "others": others}
+        largest_first = sorted(amounts.items(), key=lambda item: -item[1])
+        holders = ", ".join(f"{amount:g} by {who}" for who, amount in largest_first if amount > 0)
+        numbers = (f"{self.needed:g}", f"{self.free:g}", f"{self.total:g}")
+        return (str(rank), self.name, *numbers, f"{holders} {note}".strip())
 
 
 def _holders() -> dict[str, dict[str, Counter[str]]]:
