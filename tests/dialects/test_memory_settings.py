@@ -17,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, name_of
 from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import Key, below
-from rankplan.dialects.keys.roles import GUESSED, Setting
-from rankplan.dialects.memory.read import SCORING
-from rankplan.errors import KeyPath, PlacementError
+from rankplan.dialects.keys.key import Key, below, fact
+from rankplan.dialects.keys.roles import GUESSED, Role, Setting
+from rankplan.dialects.memory.common import fixed
+from rankplan.dialects.memory.read import SCORING, MemoryReader
+from rankplan.errors import Faults, KeyPath, PlacementError
 from rankplan.memory.settings import GIB
 from rankplan.plans.model import Model
 from rankplan.plans.plan import Plan
+from rankplan.read.text.reader import Reader
 from rankplan.render.memory import memory_lines
 from rankplan.trainers.slime.memory import ROLES as SLIME
 from support.dialects import MEMORY, TABLES
@@ -672,6 +674,25 @@ def test_a_job_without_a_language_model_says_so() -> None:
     report = rankplan.check(config, "1x8", memory=True)
     (warning,) = (warning for warning in report.warnings if warning.code == "unknown-model")
     assert warning.path == "runner.task_type"
+
+
+def test_values_that_a_help_tries_say_nothing_about_the_config() -> None:
+    """To name the key of a length, the help tries others for the task of the job."""
+    config = {
+        "cluster": {"num_nodes": 1, "component_placement": {"actor": "0-7"}},
+        "actor": {"training_backend": "fsdp", "model": {"model_path": "Qwen/Qwen3-8B", "precision": "bf16"}},
+    }
+    warnings = rankplan.check(config, "1x8:H100", memory=True).warnings
+    assert [warning.code for warning in warnings] == ["memory-unknown"]
+
+
+def test_a_role_without_a_key_for_its_model_says_nothing() -> None:
+    """A guest may know the model by itself, or not at all."""
+    model = Setting("model", (fact("model"),), by=lambda name: name)
+    role = Role({"actor": ""}, fixed("training", {"training": "fsdp"}), model, ())
+    reader = MemoryReader(Config(Reader({"a": 1}), Faults()), [role])
+    assert reader.memory("actor", {}) is None
+    assert reader.sources.unnamed_model is None
 
 
 def test_without_a_language_model_the_table_asks_for_no_other_model() -> None:

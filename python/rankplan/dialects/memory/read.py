@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankplan.dialects.keys.config import Config
@@ -92,9 +93,12 @@ class MemoryReader:
         """Return how the config states the memory of a component, for the place and the help of an answer."""
         from rankplan.dialects.memory.spelling import KeySpelling  # of no use without a known model
 
+        trial = copy(self)
+        trial.sources = Sources()  # what is found out about values that are only tried is not about the config
+
         def changed(values: Mapping[KeyPath, Any]) -> MemorySettings | None:
             config = self._config.with_values(values)
-            return _Reading(self, subject, config, config.aside()).memory()
+            return _Reading(trial, subject, config, config.aside()).memory()
 
         return KeySpelling(
             self._config, self.sources, subject.component, reading.settings, reading.paths, changed, reading.place
@@ -202,7 +206,7 @@ class _Reading:
         role = self._subject.role
         kind = self._setting(role.kind)
         if isinstance(kind, Foreign):
-            self._reader.add_foreign(kind, self._values.path(kind.key))
+            self._reader.add_foreign(kind, self.place(kind.key)[0])
         if not isinstance(kind, dict):
             return None
         if "resident" in kind:
@@ -211,8 +215,8 @@ class _Reading:
         name, path = self._model_name(role.model)
         model = self._reader.model(name, path)
         if model is None:
-            if name is None and path is None:
-                self._reader.add_unnamed(self._values.path(role.model.config_keys[0]))
+            if name is None and path is None and role.model.config_keys:
+                self._reader.add_unnamed(self.place(role.model.config_keys[0])[0])
             self._check_types()
             return None
         fields = self._fields()
