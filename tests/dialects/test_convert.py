@@ -109,6 +109,15 @@ def test_omitted_components_are_listed() -> None:
     )
 
 
+def test_rules_are_not_omitted_for_how_they_name_their_components() -> None:
+    for key in ("actor,rollout", "actor, rollout"):
+        placement = {"actor,rollout": {"placement": "0-15", "parallel": {"tp": 2}}}
+        config = {"num_nodes": 2, "topology": {"keep": {key: {"tp": "node"}}}, "component_placement": placement}
+        conversion = convert(rankplan.plan({"cluster": config}, "2x8"), "rlinf")
+        assert conversion.omitted == ()
+        assert conversion.config["cluster"]["topology"]["keep"] == {key: {"tp": "node"}}
+
+
 def test_conflicting_names() -> None:
     conversion = convert(planned({"a": "0", "a.b": "1", "num_gpus_per_node": "2"}), "roll")
     assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]

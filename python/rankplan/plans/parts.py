@@ -35,12 +35,16 @@ def _without_broken_bound(pool: Pool, parts: Mapping[str, Component]) -> Pool:
 
 
 def _of_components(stated: Mapping[str, _Stated], names: Container[str]) -> dict[str, _Stated]:
-    """Return the entries of keys such as ``actor, rollout`` and ``actor + rollout`` for these components."""
+    """Return the entries of keys such as ``actor, rollout`` and ``actor + rollout`` for these components.
+
+    A key whose components all remain is as it was written.
+    """
     entries = {}
     for key, value in stated.items():
-        remaining = [joined for joined in component_names(key) if joined == ALL or _all_in(joined, names)]
+        written = component_names(key)
+        remaining = [joined for joined in written if joined == ALL or _all_in(joined, names)]
         if remaining:
-            entries[", ".join(remaining)] = value
+            entries[key if remaining == written else ", ".join(remaining)] = value
     return entries
 
 
