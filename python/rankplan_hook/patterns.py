@@ -17,7 +17,7 @@ _LONGEST = 60
 """Characters of a name that messages show in full."""
 
 _REPEATED = re.compile(r"\(\?:((?:\\.|[^\\(){}\[\]|?*+.^$])+)\)\{([0-9]{1,9})\}")
-"""A text that occurs several times in a row, as `repeated` writes it."""
+"""A text that occurs several times in a row, as plans write the names of verl's groups: ``(?:_8){9999}``."""
 
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?:?|[*+?}]\+|[()|^$]", re.DOTALL)
 """Escapes, sets of characters, and what has a meaning beyond its own place: the others are characters and repeats."""

@@ -179,7 +179,11 @@ def test_a_trainer_imports_what_a_guest_may() -> None:
     wrong = set()
     for path in some((PACKAGE / "trainers").rglob("*.py")):
         own = "rankplan.trainers." + path.relative_to(PACKAGE / "trainers").parts[0]
-        for module in imports(ast.parse(path.read_text()), set()):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "rankplan":
+                wrong |= {(str(path), alias.name) for alias in node.names if alias.name not in rankplan.__all__}
+        for module in imports(tree, set()):
             is_public = module in ("rankplan", "rankplan.sdk", *SDK)
             if module.startswith("rankplan") and not is_public and not f"{module}.".startswith(f"{own}."):
                 wrong.add((str(path), module))

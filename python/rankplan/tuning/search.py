@@ -243,7 +243,10 @@ def _placement(fit: _Fit, sharing: str, costs: Costs, total: int, present: Plan 
 
 
 def _deciding_time(costs: Costs, ranking: list[Ranked]) -> Sensitivity | None:
-    """Return the measured time that decides between the first two placements; ``None`` if they are equally fast."""
+    """Return the measured time that decides between the first two placements.
+
+    ``None`` if they are equally fast, or if there is only one.
+    """
     if len(ranking) < 2:
         return None
     first, second = ranking[:2]

@@ -148,7 +148,7 @@ def _replicas(config: Config, role: str) -> _Replicas:
         texts.append(f"{keys.DATA.name} {data}")
     places = {"tp": section.where(keys.TENSOR)} if section.stated(keys.TENSOR) else {}
     paths = {"tp": section.path(keys.TENSOR)}
-    sizes = Sizes(Parallel(tp=tensor, order="tp-cp-ep-pp-dp"), section.place, places, paths)
+    sizes = Sizes(Parallel(tp=tensor, order=Parallel.ENGINE_ORDER), section.place, places, paths)
     return _Replicas(tensor * data, " x ".join(texts), sizes, section.where(keys.TENSOR))
 
 

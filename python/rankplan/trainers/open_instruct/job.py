@@ -51,7 +51,9 @@ class LearnersJob(Job):
         self.sizes = self._read_sizes(config)
         tensor = config.path(keys.TENSOR)
         places = {"tp": config.where(keys.TENSOR)} if config.stated(keys.TENSOR) else {}
-        self.engine = Sizes(Parallel(tp=self.tensor, order="tp-cp-ep-pp-dp"), self.engines_at, places, {"tp": tensor})
+        self.engine = Sizes(
+            Parallel(tp=self.tensor, order=Parallel.ENGINE_ORDER), self.engines_at, places, {"tp": tensor}
+        )
         mason = config.part(keys.MASON)
         self.nodes, self.gpus = (0, 0) if mason is None else (mason[keys.NUM_NODES], mason[keys.GPUS])
 

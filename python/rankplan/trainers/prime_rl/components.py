@@ -7,9 +7,6 @@ from typing import NamedTuple
 from rankplan import Parallel
 from rankplan.sdk import Placer, Taken, Where
 
-_ENGINE_ORDER = "tp-cp-ep-pp-dp"
-"""vLLM numbers ranks server by server."""
-
 
 class Servers(NamedTuple):
     """The servers of one component.
@@ -35,7 +32,7 @@ class Placed(NamedTuple):
 def place_servers(placer: Placer, servers: Servers, taken: Taken, at: Where) -> None:
     """Place servers on these accelerators, if there are any."""
     experts = servers.tensor * servers.group if servers.shares_experts else 1
-    sizes = Parallel(tp=servers.tensor, ep=experts, order=_ENGINE_ORDER)
+    sizes = Parallel(tp=servers.tensor, ep=experts, order=Parallel.ENGINE_ORDER)
     if sizes.tp == sizes.ep == 1:
         sizes = Parallel()
     engines = servers.group * servers.tensor // servers.each
