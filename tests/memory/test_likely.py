@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import pytest
 import rankplan
-from rankplan._core import engine_likely, likely_room, training_likely
+from rankplan._core import engine_likely, engine_memory, likely_room, training_likely
 from rankplan.memory.settings import GIB, Engine, Training
 from rankplan.memory.usual import usual_training
 from rankplan.plans.model import Model
@@ -85,6 +86,31 @@ def test_weights_that_engines_log_are_inside_their_bounds_and_near_the_likely_va
         assert lower <= weights + 0.02 * GIB and weights <= upper, report["id"]
         assert need.estimate is not None
         assert need.estimate.parts["weights"] == pytest.approx(weights, rel=0.03), report["id"]
+
+
+@pytest.mark.parametrize(
+    "name", ["openai/gpt-oss-20b", "openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B-AWQ", "Qwen/Qwen3-8B"]
+)
+def test_likely_weights_of_an_engine_are_inside_their_bounds(name: str) -> None:
+    model = Model.of(name)
+    for tp, pp, ep in product((1, 2, 4, 8), (1, 2, 8), (1, 4, 16)):
+        for weight in {(model.stored, 2.0), (model.stored, model.stored)}:
+            engine = Engine(kind="vllm", tp=tp, pp=pp, ep=ep, weight=weight)
+            lower, upper = next(
+                bounds for part, _, *bounds in engine_memory(model, engine, 80 * GIB)[0] if part == "weights"
+            )
+            likely = next(size for part, _, size in engine_likely(model, engine, 80 * GIB)[0][0] if part == "weights")
+            assert lower <= likely <= upper, (tp, pp, ep, weight)
+
+
+def test_a_shard_of_an_expert_is_padded_by_mxfp4_only() -> None:
+    """An expert of GPTQ has no padding on any number of ranks: 235B take 14.5 GiB on each of 8."""
+    model = Model.of("Qwen/Qwen3-235B-A22B-GPTQ-Int4")
+    sizes = {}
+    for tp in (1, 8):
+        parts = engine_likely(model, Engine(kind="vllm", tp=tp, weight=(model.stored, 2.0)), 80 * GIB)[0][0]
+        sizes[tp] = next(size for part, _, size in parts if part == "weights")
+    assert 8 * sizes[8] == pytest.approx(sizes[1], rel=0.1)
 
 
 def test_weights_of_deepspeed_stay_where_only_the_optimizer_is_offloaded() -> None:

@@ -111,7 +111,7 @@ impl Engine {
     /// Bytes of a weight of an expert with its scale and the padding of its sizes; no more than with 16 bits.
     fn padded_expert(&self, shape: &Shape, size: f64, four_bits: FourBits) -> f64 {
         let ffn = shape.experts.map_or(four_bits.ffn, |experts| experts.ffn);
-        let divided_by = if self.ep > 1.0 { 1.0 } else { self.tp };
+        let divided_by = if self.ep > 1.0 || !four_bits.pads_shards { 1.0 } else { self.tp };
         let padding = |size: f64, unit: f64| (size / unit).ceil() * unit / size;
         let padded = padding(shape.hidden, four_bits.hidden) * padding(ffn / divided_by, four_bits.ffn);
         (padded * (size + four_bits.scale)).min(2.0)

@@ -300,7 +300,7 @@ impl Engine {
         let Some(shape) = model.known() else { return weights.lower };
         let (low, high) = self.weight;
         if (0.5..1.0).contains(&low) && shape.experts.is_some() {
-            return self.fullest_weights(model, shape, low, FOUR_BITS);
+            return self.fullest_weights(model, shape, low, FOUR_BITS).min(weights.upper);
         }
         let most = weights.upper / REPACKED;
         PADDED

@@ -63,12 +63,14 @@ pub struct FourBits {
     pub scale: f64,
     /// What the hidden size is padded to a multiple of.
     pub hidden: f64,
-    /// What the width of an expert on a rank is padded to a multiple of.
+    /// What the width of an expert is padded to a multiple of.
     pub ffn: f64,
+    /// Whether that is its width on a rank; else the whole width.
+    pub pads_shards: bool,
 }
 
 /// At most. NVIDIA: `NVFP4` has a scale of 8 bits for 16 weights; vLLM: `Mxfp4MoEMethod.create_weights` on Blackwell.
-pub const MOST_FOUR_BITS: FourBits = FourBits { scale: 1.0 / 16.0, hidden: 256.0, ffn: 256.0 };
+pub const MOST_FOUR_BITS: FourBits = FourBits { scale: 1.0 / 16.0, hidden: 256.0, ffn: 256.0, pads_shards: true };
 
 // The switch, and the host.
 
@@ -148,8 +150,9 @@ pub const PADDED: f64 = 1.01;
 /// Weights of a quantized checkpoint, as a part of their lower bound, at most: some layers keep 16 bits. Chosen.
 pub const QUANTIZED: f64 = 1.25;
 /// Experts of 4 bits. The Microscaling Formats of the OCP have a scale of 8 bits for 32 weights (`MXFP4`); vLLM:
-/// `Mxfp4MoEMethod.create_weights` with the kernels of Marlin.
-pub const FOUR_BITS: FourBits = FourBits { scale: 1.0 / 32.0, hidden: 256.0, ffn: 128.0 };
+/// `Mxfp4MoEMethod.create_weights` with the kernels of Marlin. Other formats (AWQ, GPTQ) are not padded: of the models in the
+/// table only those of MXFP4 have whole widths that need it, so shards are not padded either.
+pub const FOUR_BITS: FourBits = FourBits { scale: 1.0 / 32.0, hidden: 256.0, ffn: 128.0, pads_shards: false };
 /// The length that an engine serves if no length is stated. Chosen.
 pub const USUAL_LENGTH: f64 = 4096.0;
 /// The share of an engine whose config states none. vLLM: `gpu_memory_utilization`; TensorRT-LLM: `free_gpu_memory_fraction`.
