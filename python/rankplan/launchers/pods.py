@@ -154,7 +154,7 @@ def amounts_of(draft: Draft, group: PodGroup) -> PodAmounts:
     limits: dict[str, Any] = {}
     requests: dict[str, Any] = {}
     for amount in (
-        _Amount("cpu", "--cpus", options.cpus, str(cpus), cpus, _fewest_cpus(draft, group)),
+        _Amount("cpu", "--cpus", options.cpus, str(cpus), cpus, _fewest_cpus(draft, group) if cpus else 0),
         _Amount("memory", "--memory", options.memory, f"{mebibytes}Mi", mebibytes << 20, 0),
     ):
         if amount.stated is not None:
