@@ -170,22 +170,27 @@ class Scope:
 
     def _split(self, part: Part) -> Iterator[Piece | None]:
         """Yield the text of a part of a word, with ``None`` where one word ends and another starts."""
-        elements = isinstance(part, Expansion) and part.elements
+        is_list = isinstance(part, Expansion) and part.elements
+        has_braces = isinstance(part, Literal) and not part.quoted and _BRACES.search(part.text)
         if isinstance(part, Expansion) and part.operator == SLICE and self._is_known(part):
-            for number, element in enumerate(self._elements(part)):
-                if number:
-                    yield None
-                yield from element.value
-            return
-        if elements or (isinstance(part, Literal) and not part.quoted and _BRACES.search(part.text)):
+            yield from self._split_elements(part)
+        elif is_list or has_braces:
             yield self._odd(part)
-            return
-        found = self._pieces(part)
-        if isinstance(part, Literal) or part.quoted:
-            yield from found or (Piece("", part.start, part.start),)
-            return
+        elif isinstance(part, Literal) or part.quoted:
+            yield from self._pieces(part) or (Piece("", part.start, part.start),)
+        else:
+            yield from self._split_unquoted(part)
+
+    def _split_elements(self, part: Expansion) -> Iterator[Piece | None]:
+        for number, element in enumerate(self._elements(part)):
+            if number:
+                yield None
+            yield from element.value
+
+    def _split_unquoted(self, part: Part) -> Iterator[Piece | None]:
+        """Divide the value of an unquoted part at its blanks, as far as the script leaves these their meaning."""
         unusual = "IFS" in self.variables or (isinstance(part, Expansion) and part.argument.quoted)
-        for piece in found:
+        for piece in self._pieces(part):
             if unusual and re.search(r"[^\w.=/-]", piece.text):
                 yield self._odd(part)
             elif piece.cause is not None:
@@ -355,27 +360,35 @@ class Scope:
         if part.operator == COUNT:
             return (self._counted(part),)
         value = self._variable(part.name)
-        text = None if value is None else text_of(value)
-        # With a colon, an empty variable counts as one that is not set.
-        is_set = value is not None and not (text == "" and part.operator.startswith(":"))
-        assumed = _cause(part) if value is None else next(iter(assumed_by(value)), None)
         kind = part.operator.removeprefix(":")
-        if kind in ("-", "="):
-            if value is not None and is_set:
-                return value
-            default = _assuming(self.value(part.argument), assumed, part)
-            if kind == "=":
-                self.variables[part.name] = default
-            return default
-        if kind == "+":
-            if value is None or not is_set:
-                return _assuming((), assumed, part)
-            return tuple(piece for piece in value if piece.cause) or self.value(part.argument)
+        if kind in ("-", "=", "+"):
+            return self._with_alternative(part, kind, value)
         if value is None:
             return (unknown(_cause(part), part.start, part.end),)
+        text = text_of(value)
         if kind in ("", "?") or not text:
             return value
-        return (self._cut(text, part, assumed),)
+        return (self._cut(text, part, next(iter(assumed_by(value)), None)),)
+
+    def _with_alternative(self, part: Expansion, kind: str, value: Value | None) -> Value:
+        """Return the value of ``${name-text}``, ``${name=text}`` or ``${name+text}``.
+
+        With a colon before the operator, an empty variable counts as one that is not set.
+        """
+        if value is not None and part.operator.startswith(":") and text_of(value) == "":
+            assumed = next(iter(assumed_by(value)), None)
+        elif value is None:
+            assumed = _cause(part)
+        elif kind == "+":
+            return tuple(piece for piece in value if piece.cause) or self.value(part.argument)
+        else:
+            return value
+        if kind == "+":
+            return _assuming((), assumed, part)
+        default = _assuming(self.value(part.argument), assumed, part)
+        if kind == "=":
+            self.variables[part.name] = default
+        return default
 
     def _variable(self, name: str) -> Value | None:
         """Return the value of a variable, ``None`` if it is not set. Paths start at the present folder: ``.``."""
