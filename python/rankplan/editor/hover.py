@@ -42,7 +42,7 @@ def _part_at(node: yaml.Node | None, position: tuple[int, int]) -> _Part | None:
 
 
 def _parts(node: yaml.Node | None) -> Iterator[_Part]:
-    """Yield the entries of a mapping, or the items of a list; a scalar has none."""
+    """Yield the entries of a mapping or the items of a list, and nothing for a scalar."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             # An alias is where its anchor is, so the value may end before its key.

@@ -177,7 +177,7 @@ def _note_large(draft: Draft, objects: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _object_of_kind(objects: Sequence[Object], file: str, kind: str) -> Object:
-    """Return the first object of a kind in a base. Raises `PlacementError` if it has none."""
+    """Return the first object of this kind in a base. Raises `PlacementError` if there is none."""
     for each in objects:
         if each.kind == kind:
             return each

@@ -165,7 +165,7 @@ class Rules:
         return Where(path_text((*outer, *path)))
 
     def located(self, path: KeyPath, fault: Diagnostic) -> Diagnostic:
-        """Return the fault with the place of its rule, or as it is if no file states the rule."""
+        """Return the fault, with the place of its rule if a file states that rule."""
         place = self.where(*path)
         return fault if place.file is None else place.locate(fault)
 

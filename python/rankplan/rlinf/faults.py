@@ -73,7 +73,7 @@ def placed_twice(name: str) -> Diagnostic:
 
 
 def without_accelerators(name: str) -> Diagnostic:
-    """The sizes of a role count accelerators, and the role has none."""
+    """A role is sized by accelerators but is placed without any."""
     message = f"`{name}` is placed without accelerators, which its sizes count"
     return Diagnostic("no-resources", message, "place it on accelerators, in a node group that has some")
 

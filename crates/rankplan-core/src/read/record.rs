@@ -77,7 +77,7 @@ impl Read {
         self.into_name().into()
     }
 
-    /// A text that is kept as it is: a short one needs no memory.
+    /// A text without a copy: a short one needs no allocation.
     pub fn into_name(self) -> SmolStr {
         if let Read::Text(text) = self { text } else { SmolStr::default() }
     }

@@ -105,8 +105,8 @@ class Unfinished:
         """Return the instances that become what they were: those on the way on which nothing that is done depends.
 
         Candidates are the instances on the way that have not gone to sleep: only the trainer can wake those. A
-        candidate is dropped if a begun step of an instance that stays as it is needs one of its steps. A dropped one
-        stays as it is, too, so this is repeated until none is dropped.
+        candidate is dropped if a begun step of an instance outside the candidates needs one of its steps. Each drop
+        may cost others, so this is repeated until none is dropped.
         """
         undoable = set()
         for key, steps in self._steps.items():

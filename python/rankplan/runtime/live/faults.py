@@ -19,13 +19,13 @@ def no_job(address: str) -> Diagnostic:
 
 
 def not_requested_by_command(requests: str) -> Diagnostic:
-    """Return the fault of a command that ended without asking for these requests of the plan."""
+    """Return the fault of a command that ended without making these requests of the plan."""
     help = "pass the same overrides to the command and to the plan"
     return Diagnostic("plan-mismatch", f"the command did not ask for {requests}", help)
 
 
 def not_requested_by_program(requests: str) -> Diagnostic:
-    """Return the fault of a program that runs, and has not asked for these requests of the plan."""
+    """Return the fault of a running program that has not made these requests of the plan."""
     help = "give it the sizes of the plan, or plan again"
     return Diagnostic("plan-mismatch", f"the program did not ask for {requests}", help)
 
@@ -118,7 +118,7 @@ def silent_drivers(reasons: Sequence[str]) -> ClusterError:
 
 
 def unchanged_costs(file: str, reason: str) -> str:
-    """Return the note that a file of costs stays as it is."""
+    """Return the note that a costs file is unchanged."""
     return f"{file} is unchanged: {reason}"
 
 

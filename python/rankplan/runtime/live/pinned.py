@@ -174,8 +174,8 @@ def pin(
     ends.
 
     ``save`` is the path to which the plan is written as it runs, with its nodes, before the command starts. ``peaks``
-    is that of a file of costs, to which the most memory of each component is added at the end, as NVML counts it. It
-    stays as it is if the command fails, or if its ranks are elsewhere than planned.
+    is that of a file of costs, to which the most memory of each component is added at the end, as NVML counts it. The
+    file is not changed if the command fails, or if its ranks are elsewhere than planned.
 
     Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.

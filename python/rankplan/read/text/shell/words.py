@@ -116,8 +116,8 @@ class Word(NamedTuple):
 class Parentheses:
     """Which parenthesis of a text closes which, whether they are quoted or not.
 
-    They are matched once for the whole text, when the first one is asked for: a script may open an expression
-    many times and close none.
+    The first call of `closing` matches all of them, in one pass: a script may open an expression many times and
+    close none.
     """
 
     def __init__(self, text: str) -> None:
