@@ -158,9 +158,10 @@ class _Sizes(NamedTuple):
             shrinks = list(shrink.items())
         else:
             shrinks = [(name, None) for name in one_or_several("shrink", shrink, faults.sizes_help("shrink"))]
-        sizes = cls([name for name, number in dict(shrinks).items() if number is None], {}, {})
+        fewer: dict[str, int] = {}
+        more: dict[str, int] = {}
         wrong: list[Diagnostic] = []
-        for change, numbers, counts in (("shrink", shrinks, sizes.fewer), ("grow", grow.items(), sizes.more)):
+        for change, numbers, counts in (("shrink", shrinks, fewer), ("grow", grow.items(), more)):
             for name, number in numbers:
                 try:
                     count = _num_changed(plan, name, change, number)
@@ -171,7 +172,8 @@ class _Sizes(NamedTuple):
                     counts[name] = count
         if wrong:
             raise PlacementError(wrong)
-        return sizes
+        may_shrink = [name for name, number in dict(shrinks).items() if number is None]
+        return cls(may_shrink, fewer, more)
 
 
 def _num_changed(plan: Plan, name: str, change: str, number: int | None) -> int:
