@@ -421,7 +421,7 @@ def test_a_rank_on_the_only_node_is_left_over(
 ) -> None:
     """Another node with the first rank may still join: the only node is used once it has been alone for a while."""
     with started(by_hand(10, env_vars={"RLINF_NODE_RANK": "3"})) as nodes:
-        monkeypatch.setattr(timeouts, "LAST_JOIN", 10.0)
+        monkeypatch.setattr(timeouts, "LAST_JOIN", 20.0)
         with nodes.late(num_nodes=1) as late:
             assert late.result(60) == [10]
         assert any(message.startswith("waiting for nodes: RANKPLAN_NODE_RANK or") for message in nodes.told)
