@@ -410,27 +410,30 @@ def configured(
 ) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
     """Return an inventory with facts, see `Inventory.with_facts`; itself and the faults if it does not suit them.
 
-    The paths of faults start with ``num_nodes``, ``levels`` or ``exclude``.
+    The paths of faults start with ``num_nodes``, ``levels`` or ``exclude``: the first part that is wrong has all.
     """
     present = inventory.num_nodes
     if num_nodes > present:
         return inventory, [(("num_nodes",), _too_few_nodes(num_nodes, present))]
     core = inventory.core if num_nodes == present else inventory.core.reordered(range(num_nodes))
     levels = () if planned else facts.levels or ()
-    if levels and core.label_keys() and (missing := core.unlabelled(levels)):
-        return inventory, [(("levels", index), found) for index, found in missing]
-    names = facts.exclude
-    before = () if inventory.facts is None else inventory.facts.exclude
-    facts = replace(facts, exclude=(*names, *(name for name in before if name not in names)))
-    if num_nodes == present and facts == inventory.facts:
+    unlabelled = core.unlabelled(levels) if levels and core.label_keys() else []
+    if unlabelled:
+        return inventory, [(("levels", index), fault) for index, fault in unlabelled]
+    excluded_before = () if inventory.facts is None else inventory.facts.exclude
+    others_excluded = [name for name in excluded_before if name not in facts.exclude]
+    new_facts = replace(facts, exclude=(*facts.exclude, *others_excluded))
+    if num_nodes == present and new_facts == inventory.facts:
         return inventory, []
-    # Every strategy of a config asks for the same facts.
+    # Every strategy of a config asks for the same facts: the last answer is often the next one.
     last = inventory._last
-    if last is None or last.facts != facts or last.num_nodes != num_nodes:
-        # what was excluded before may name nodes that were cut off
-        faults = inventory.names.marks(names, missing=names if planned else before)[1] if names else []
-        if faults:
-            return inventory, [(("exclude", index), found) for index, found in faults]
-        last = inventory._derived(core, facts)
-        inventory._last = last
-    return last, []
+    if last is not None and last.facts == new_facts and last.num_nodes == num_nodes:
+        return last, []
+    if facts.exclude:
+        # A plan may exclude nodes that it lost; names that were excluded before may be those of nodes that are cut off.
+        may_be_missing = facts.exclude if planned else excluded_before
+        _, unknown_names = inventory.names.marks(facts.exclude, missing=may_be_missing)
+        if unknown_names:
+            return inventory, [(("exclude", index), fault) for index, fault in unknown_names]
+    inventory._last = inventory._derived(core, new_facts)
+    return inventory._last, []
