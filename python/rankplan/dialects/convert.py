@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,6 +17,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.guests.doors import GuestError
 from rankplan.nodes.facts import NO_FACTS
+from rankplan.nodes.groups import NodeGroup
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Settings
@@ -72,35 +73,55 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     `PlacementError` if the dialect of another package fails.
     """
     check_plan(planned, "planned")
+    form = TOPOLOGY if topology else ""
+    _check_writer(to, form)
+    written = _written(planned, to, partial(DIALECTS[to].written, form=form))
+    components = {component.name: component for component in written.components}
+    omitted = list(_section_lost(planned, written.again))
+    omitted += [f"{name}: {written.reasons[name]}" for name in planned if name in written.reasons]
+    added = [f"{name}: the component" for name in written.again if name not in components]
+    for name, component in components.items():
+        for change in _changes(component, written.again[name], to):
+            (omitted if change.is_lost else added).append(f"{name}: {change.what}")
+    return Converted(written.config, tuple(omitted), tuple(added))
+
+
+def _check_writer(to: str, form: str) -> None:
+    """Raise ``ValueError`` for a dialect that does not exist, that can only be read, or that lacks this form."""
     is_known = to in DIALECTS
     if not (is_known and DIALECTS[to].writers):
         what = "rankplan reads, but cannot write" if is_known else "unknown dialect"
         raise ValueError(f"{what} {to!r}; it writes {', '.join(writers())}")
-    form = TOPOLOGY if topology else ""
     if form not in DIALECTS[to].writers:
         raise ValueError(f"only {' and '.join(writers(form))} has a topology section")
-    write = partial(DIALECTS[to].written, form=form)
-    bare = planned.inventory.without_groups()
-    wanted, reasons = list(planned.values()), dict[str, str]()
-    config: dict[str, Any] | str = {}
-    again = Plan(bare, [])
-    while wanted:
-        config, failed = write(_plan_of(wanted, planned.rules, planned.mode))
+
+
+class _Written(NamedTuple):
+    """A config, the components in it, the plan that comes out of it, and why it lacks the other components."""
+
+    config: dict[str, Any] | str
+    components: list[Component]
+    again: Plan
+    reasons: dict[str, str]
+
+
+def _written(planned: Plan, to: str, write: Writer) -> _Written:
+    """Write the components of a plan that a dialect can express and that run at the same places when planned again.
+
+    The others are left out, and what is left is written again, until nothing more has to be left out.
+    """
+    inventory = planned.inventory.without_groups()
+    components = list(planned.values())
+    reasons: dict[str, str] = {}
+    while components:
+        config, failed = write(_plan_of(components, planned.rules, planned.mode))
         if not failed:
-            again, failed = _compared(wanted, to, config, bare, write)
+            again, failed = _compared(components, to, config, inventory, write)
         if not failed:
-            break
+            return _Written(config, components, again, reasons)
         reasons |= failed
-        wanted = [component for component in wanted if component.name not in failed]
-    if not wanted:
-        again = Plan(bare, [])  # not the last attempt, of which nothing is written
-    omitted = [*_section_lost(planned, again), *(f"{name}: {reasons[name]}" for name in planned if name in reasons)]
-    kept = {component.name: component for component in wanted}
-    added = [f"{name}: the component" for name in again if name not in kept]
-    for name, component in kept.items():
-        for lost, what in _changes(component, again[name], to):
-            (omitted if lost else added).append(f"{name}: {what}")
-    return Converted(config if wanted else {}, tuple(omitted), tuple(added))
+        components = [component for component in components if component.name not in failed]
+    return _Written({}, [], Plan(inventory, []), reasons)
 
 
 def _plan_of(components: list[Component], rules: Rules, mode: PlacementMode | None = None) -> Plan:
@@ -110,7 +131,7 @@ def _plan_of(components: list[Component], rules: Rules, mode: PlacementMode | No
 
 
 def _compared(
-    wanted: list[Component], to: str, config: Any, inventory: Inventory, write: Writer
+    components: list[Component], to: str, config: Any, inventory: Inventory, write: Writer
 ) -> tuple[Plan, dict[str, str]]:
     """Plan a config again; return that plan, and why components that differ in it do."""
     try:
@@ -122,17 +143,20 @@ def _compared(
         raise  # the code of the other package failed, which says nothing about the components
     except PlacementError as error:
         nothing = Plan(inventory, [])
-        if len(wanted) == 1:
-            return nothing, {wanted[0].name: error.message}
-        found: dict[str, str] = {}
-        for component in wanted:
+        if len(components) == 1:
+            return nothing, {components[0].name: error.message}
+        reasons: dict[str, str] = {}
+        for component in components:
             alone, _ = write(_plan_of([component], component.plan_rules))
             if alone:
-                found |= _compared([component], to, alone, inventory, write)[1]
+                reasons |= _compared([component], to, alone, inventory, write)[1]
             else:  # the system has it with others only
-                found[component.name] = error.message
-        return nothing, found or dict.fromkeys((component.name for component in wanted), error.message)
-    different = [one.name for one in wanted if one.name not in again or not _same_places(one, again[one.name])]
+                reasons[component.name] = error.message
+        return nothing, reasons or dict.fromkeys((component.name for component in components), error.message)
+    different = []
+    for component in components:
+        if component.name not in again or not _same_places(component, again[component.name]):
+            different.append(component.name)
     return again, dict.fromkeys(different, f"{to} would place it elsewhere")
 
 
@@ -151,27 +175,52 @@ def _places(rows: Component) -> Iterator[tuple[Any, ...]]:
         yield row.cluster_node_rank, row.devices, row.resource_type == WHOLE_NODE
 
 
-def _changes(component: Component, other: Component, to: str) -> Iterator[tuple[bool, str]]:
-    """Yield what two components at the same places decide otherwise, and whether the first has something to lose."""
-    for name in (field.name for field in fields(Settings) if field.name != "by_node"):  # which decides about places
-        mine, theirs, usual = (getattr(one, name) for one in (component, other, USUAL_SETTINGS))
-        lost, value = mine != usual, theirs if mine == usual else mine
-        if name == "parallel":
-            lost = mine.stated or (mine.order == Parallel.ENGINE_ORDER and theirs.stated)
+class _Change(NamedTuple):
+    """What a component decides otherwise in another plan; ``is_lost`` unless only the other plan decides it."""
+
+    what: str
+    is_lost: bool
+
+
+def _changes(component: Component, other: Component, to: str) -> Iterator[_Change]:
+    """Yield what two components at the same places decide otherwise."""
+    for field in fields(Settings):
+        mine = getattr(component, field.name)
+        theirs = getattr(other, field.name)
+        if field.name == "by_node":
+            continue  # it decides about places
+        if field.name == "parallel":
             if _other_groups(component, other):
-                sizes = (mine if mine.stated else "tp 1") if lost else theirs
-                yield lost, f"its parallel sizes, {sizes}"
-        elif mine == theirs:
-            continue
-        elif name == "engines":
-            yield lost, f"its engines of {value} processes each"
-        elif name in ("egl", "memory"):
-            yield lost, f"its {_NOUNS[name]}"
-        else:
-            instead = f" ({to}: {_shown(theirs)})" if usual not in (mine, theirs) else ""
-            yield lost, f"its {_NOUNS.get(name, name)}, {_shown(value)}{instead}"
+                yield _change_of_sizes(mine, theirs)
+        elif mine != theirs:
+            yield _change_of_setting(field.name, mine, theirs, to)
     if component.beside != other.beside:
-        yield True, f"its cores, which {', '.join(one.name for one in component.beside)} leaves"
+        neighbours = ", ".join(neighbour.name for neighbour in component.beside)
+        yield _Change(f"its cores, which {neighbours} leaves", is_lost=True)
+
+
+def _change_of_sizes(mine: Parallel, theirs: Parallel) -> _Change:
+    """Return the change of parallel sizes; an engine that states none has a tensor size of 1."""
+    if mine.stated:
+        return _Change(f"its parallel sizes, {mine}", is_lost=True)
+    if mine.order == Parallel.ENGINE_ORDER and theirs.stated:
+        return _Change("its parallel sizes, tp 1", is_lost=True)
+    return _Change(f"its parallel sizes, {theirs}", is_lost=False)
+
+
+def _change_of_setting(name: str, mine: Any, theirs: Any, to: str) -> _Change:
+    usual = getattr(USUAL_SETTINGS, name)
+    is_lost = mine != usual
+    value = mine if is_lost else theirs
+    if name == "engines":
+        what = f"engines of {value} processes each"
+    elif name in ("egl", "memory"):
+        what = _NOUNS[name]
+    else:
+        what = f"{_NOUNS.get(name, name)}, {_shown(value)}"
+        if usual not in (mine, theirs):
+            what += f" ({to}: {_shown(theirs)})"
+    return _Change(f"its {what}", is_lost)
 
 
 def _shown(value: str | float) -> str:
@@ -182,7 +231,7 @@ def _other_groups(component: Component, other: Component) -> bool:
     """Whether the groups differ, if either component states its sizes."""
     kinds = ("tp", "cp", "fsdp", "pp", "etp", "ep")
     stated = component.parallel.stated or other.parallel.stated
-    return stated and any(component.groups(one) != other.groups(one) for one in kinds)
+    return stated and any(component.groups(kind) != other.groups(kind) for kind in kinds)
 
 
 def _section_lost(planned: Plan, again: Plan) -> Iterator[str]:
@@ -192,24 +241,30 @@ def _section_lost(planned: Plan, again: Plan) -> Iterator[str]:
     for key, (stated, other) in _stated(planned, again).items():
         if stated != other:
             yield f"`cluster.topology.{key}`"
-    pools, others = planned.rules.with_pools_of(again).pools, again.rules.pools
-    if lost := [pool.name for pool in pools if pool.decides and pool not in others]:
-        yield f"`cluster.pools`, {', '.join(lost)}"
-    mine, theirs = (one.inventory.facts or NO_FACTS for one in (planned, again))
+    pools = planned.rules.with_pools_of(again).pools
+    lost_pools = [pool.name for pool in pools if pool.decides and pool not in again.rules.pools]
+    if lost_pools:
+        yield f"`cluster.pools`, {', '.join(lost_pools)}"
+    mine, theirs = planned.inventory.facts or NO_FACTS, again.inventory.facts or NO_FACTS
     if mine.exclude != theirs.exclude:
         yield f"`cluster.exclude`, {', '.join(mine.exclude)}"
     for group in mine.node_groups:
         if group not in theirs.node_groups:
-            more = ", with its variables and interpreters" if group.environments else ""
-            users = [name for name, one in planned.items() if group.label in one.node_groups]
-            yield from (f"{name}: node group `{group.label}`{more}" for name in users)
-            if not users:
-                yield f"node group `{group.label}`{more}"
+            yield from _group_lost(group, planned)
+
+
+def _group_lost(group: NodeGroup, planned: Plan) -> list[str]:
+    """Return that a node group is lost, for each component that uses it."""
+    what = f"node group `{group.label}`"
+    if group.environments:
+        what += ", with its variables and interpreters"
+    users = [name for name, component in planned.items() if group.label in component.node_groups]
+    return [f"{name}: {what}" for name in users] or [what]
 
 
 def _stated(planned: Plan, again: Plan) -> dict[str, tuple[Any, Any]]:
     """Return what two plans state about the network, by key."""
-    mine, theirs = (one.inventory.facts or NO_FACTS for one in (planned, again))
+    mine, theirs = planned.inventory.facts or NO_FACTS, again.inventory.facts or NO_FACTS
     facts = {"levels": (mine.levels, theirs.levels), "order": (mine.order, theirs.order)}
     rules, others = planned.rules.topology(), again.rules.topology()
     return facts | {key: (value, others[key]) for key, value in rules.items()}
