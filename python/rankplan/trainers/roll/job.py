@@ -202,13 +202,20 @@ class RollJob(Job):
         collector.finish()
 
     def place(self, placer: Placer) -> None:
-        """Place every role on its accelerators, or on nodes in turn, and record what ROLL asks Ray for.
+        """Place every role on its accelerators, or on nodes in turn, and record what ROLL asks Ray for."""
+        self._place_roles(placer)
+        if placer.faults:
+            return  # a number of accelerators that no node has is no size of a bundle
+        core = placer.inventory.core
+        nodes = [Nodes(role.name, role.devices.used_nodes(core)) for role in self.roles if role.devices]
+        sizes = sorted(size for size in core.nodes_by_size() if size)
+        if len(sizes) > 1 and nodes:
+            placer.faults.warn(self.gpus_per_node_at, faults.uneven_nodes(sizes))
+        placer.requests += requests_on(placer.inventory, nodes, self.gpus_per_node)
+        self._check_downloads(placer)
 
-        The roles on the most crowded accelerator of a role have equal shares.
-        """
-        placing = [role for role in self.roles if role.devices]
-        most_users = Taken.most_users([role.devices or Taken() for role in placing])
-        users = {role.name: count for role, count in zip(placing, most_users, strict=True)}
+    def _place_roles(self, placer: Placer) -> None:
+        users = self._most_users()
         every = RankSet(f"0-{placer.inventory.num_nodes - 1}")
         for role in self.roles:
             placer.facts[role.name] = {"name": role.name}
@@ -219,16 +226,17 @@ class RollJob(Job):
                 sizes = role.sizes
                 placer.component(role.name, role.devices, role.where, role.gpus_per_worker, sizes=sizes, share=share)
                 self._check_engines(placer, role)
-        if placer.faults:
-            return  # a number of accelerators that no node has is no size of a bundle
-        sizes_of_nodes = sorted(size for size in placer.inventory.core.nodes_by_size() if size)
-        if len(sizes_of_nodes) > 1 and placing:
-            placer.faults.warn(self.gpus_per_node_at, faults.uneven_nodes(sizes_of_nodes))
-        core = placer.inventory.core
-        nodes = [Nodes(role.name, role.devices.used_nodes(core)) for role in self.roles if role.devices]
-        placer.requests += requests_on(placer.inventory, nodes, self.gpus_per_node)
-        for cpus, short in core.nodes_by_cpus():
-            waiting = short & self._downloading_nodes(placer.inventory)
+
+    def _most_users(self) -> dict[str, int]:
+        """Return, by role with accelerators, how many roles use the one of its accelerators that most roles use."""
+        devices = {role.name: role.devices for role in self.roles if role.devices}
+        return dict(zip(devices, Taken.most_users(list(devices.values())), strict=True))
+
+    def _check_downloads(self, placer: Placer) -> None:
+        """Record the fault of nodes whose CPUs do not suffice for a worker and a task that downloads its model."""
+        downloading = self._downloading_nodes(placer.inventory)
+        for cpus, nodes in placer.inventory.core.nodes_by_cpus():
+            waiting = nodes & downloading
             if cpus is not None and cpus < _CPUS_OF_DOWNLOADS and waiting:
                 placer.faults.add(self.gpus_per_node_at, faults.no_cpu_for_downloads(waiting, cpus))
 
@@ -439,14 +447,26 @@ def _not_started(config: Config, names: Collection[str]) -> set[str]:
     if has_teacher_as_reference and keys.REFERENCE.name in names:
         config.faults.add(config.where(keys.REFERENCE), faults.reference_beside_teachers())
     reference = {keys.REFERENCE.name}
-    not_started = reference if teachers else set()
-    has_adapter = config.under("actor_train").stated(keys.ADAPTER)
-    is_older = config.stated(keys.ENVIRONMENTS) and always_starts_reference(config.file)
-    if not is_older and (has_adapter or not (distils or has_teacher_as_reference or _is_compared(config))):
-        not_started = not_started | (teachers or reference)
+    not_started: set[str] = set()
+    if teachers:
+        not_started |= reference
+    if not _starts_reference(config, has_teachers=distils or has_teacher_as_reference):
+        not_started |= teachers or reference
     if distils or config[keys.ADVANTAGE_ESTIMATOR] != "gae":
-        not_started = not_started | {keys.CRITIC.name}
+        not_started.add(keys.CRITIC.name)
     return not_started
+
+
+def _starts_reference(config: Config, *, has_teachers: bool) -> bool:
+    """Return whether a pipeline starts a reference model, or the teachers in its place.
+
+    An actor with an adapter is its own reference without it.
+    """
+    if config.stated(keys.ENVIRONMENTS) and always_starts_reference(config.file):
+        return True
+    if config.under("actor_train").stated(keys.ADAPTER):
+        return False
+    return has_teachers or _is_compared(config)
 
 
 def _is_compared(config: Config) -> bool:
