@@ -125,21 +125,16 @@ def emit(*, file: str, to: str | None, output: str | None, choice: Choice, **giv
     with faults_end_it():
         config = opened(file)
         plan = _planned(config, choice)
-        if to is None and plan.job is not None:
-            to = plan.job.emit.get(TO)
-        if to is None:
-            raise click.UsageError(f"name the launcher with --to: {', '.join(LAUNCHERS)}")
+        to = _launcher(plan, to)
         if not given["command"] and not is_saved(config) and _starts_on_nodes(plan, to):
             check_node_commands(unplaced_job(config, dialect=choice.dialect, overrides=overrides()))
-        own = OwnCommand(None)
-        states_command = plan.job is not None and plan.job.command is not None
-        if starts_itself(plan) and not is_saved(config) and not states_command:
-            own = command_of(config, DIALECTS[plan.dialect or ""], overrides())
+        own = _own_command(config, plan)
+        if own is not None:
             plan = plan.with_job(replace(plan.job or PlanJob(), command=own.text))
         try:
             text = emitted(file if is_emitted(file) else plan, to, emit_options(plan, given))
         except PlacementError as error:
-            if own.error is not None and error.code == own.error.code:
+            if own is not None and own.error is not None and error.code == own.error.code:
                 raise own.error from None  # it has the line
             raise
         except ValueError as error:  # options that do not fit the target
@@ -157,6 +152,24 @@ def _planned(config: Config, choice: Choice) -> Plan:
     job = unplaced_job(config, dialect=choice.dialect, overrides=overrides())
     announce_without_ray(job)
     return planned(config, choice, pinned=job.asks_ray)
+
+
+def _launcher(plan: Plan, to: str | None) -> str:
+    """Return the launcher that the flag names, else the job. Raises ``click.UsageError`` if neither does."""
+    if to is None and plan.job is not None:
+        to = plan.job.emit.get(TO)
+    if to is None:
+        raise click.UsageError(f"name the launcher with --to: {', '.join(LAUNCHERS)}")
+    return to
+
+
+def _own_command(config: Config, plan: Plan) -> OwnCommand | None:
+    """Return the command of a config that starts its trainer; ``None`` if rankplan starts it, or the plan has one."""
+    if is_saved(config) or not starts_itself(plan):
+        return None
+    if plan.job is not None and plan.job.command is not None:
+        return None
+    return command_of(config, DIALECTS[plan.dialect or ""], overrides())
 
 
 def _starts_on_nodes(plan: Plan, to: str) -> bool:

@@ -114,40 +114,54 @@ def _environment(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the environment and notes about it."""
     row = plan[component][rank]
-    first_node = plan[component][0].cluster_node_rank
     of_group, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
+    of_network = network_variables(plan[component], row)
+    of_network = {name: value for name, value in of_network.items() if name not in of_group}
+    first_node = plan[component][0].cluster_node_rank
     host = addr or address(plan.inventory, first_node)
-    nearest = {name: value for name, value in network_variables(plan[component], row).items() if name not in of_group}
-    env_vars = dict(nearest)
-    for name, value in of_group.items():
-        is_prepended = prepends(name, of_group, {}) and not refers(value, name)
-        env_vars[name] = f"{value}:${{{name}}}" if is_prepended else value
+    env_vars = of_network | _prepended(of_group)
     environment = rank_environment(row, master_addr=host or "", master_port=port or 0, env_vars=env_vars)
+
     where = address(plan.inventory, row.cluster_node_rank)
     notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
     if interpreter is not None:
         notes.append(f"interpreter: {interpreter}")
     if of_group:
         notes.append(f"from node group {row.node_group_label}: {' '.join(of_group)}")
-    if nearest:
-        notes.append(f"from the nearest network cards: {' '.join(nearest)}")
+    if of_network:
+        notes.append(f"from the nearest network cards: {' '.join(of_network)}")
     notes.append(f"from the plan: {' '.join(planned_environment(row))}")
+    notes += _start_notes(plan, component, rank)
+    if host is None:
+        del environment[_ADDRESS]
+        notes.append(f"{_ADDRESS} is omitted: node {first_node} has no address in the inventory; pass --master-addr")
+    if port is None:
+        del environment[_PORT]
+        notes.append(f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}")
+    return environment, notes
+
+
+def _prepended(of_group: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a node group, with a reference to its old value in a list of folders that lacks one."""
+    variables = dict(of_group)
+    for name, value in of_group.items():
+        if prepends(name, of_group, {}) and not refers(value, name):
+            variables[name] = f"{value}:${{{name}}}"
+    return variables
+
+
+def _start_notes(plan: Plan, component: str, rank: int) -> list[str]:
+    """Return how to start a rank so that it is bound as planned, and what only its node can tell."""
+    notes = []
     bound = plan[component].bound(rank)
     if bound.cpus:
         notes.append(f"CPUs: start it with taskset --cpu-list {bound.cpus}")
     if bound.memory_nodes:
         policy = "membind" if bound.memory == BOUND else "preferred-many"
         notes.append(f"memory: start it with numactl --{policy}={bound.memory_nodes}")
-    if plan[component].egl and row.num_accelerators:
+    if plan[component].egl and plan[component][rank].num_accelerators:
         notes.append(f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node")
-    if host is None:
-        del environment[_ADDRESS]
-        address_hint = f"node {first_node} has no address in the inventory; pass --master-addr"
-        notes.append(f"{_ADDRESS} is omitted: {address_hint}")
-    if port is None:
-        del environment[_PORT]
-        notes.append(f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}")
-    return environment, notes
+    return notes
 
 
 def _shell(name: str, value: str) -> str:

@@ -46,6 +46,8 @@ _TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
 _SUFFIXES = {".csv": "csv", ".npz": "numpy"}
 _FILES = ("numpy",)
 """Formats of files."""
+_OF_ONE_COMPONENT = ("hostfile", "rankfile")
+"""Formats that describe a single component."""
 FORMATS = ["table", "json", *_TEXTS, *_FILES]
 
 
@@ -102,10 +104,7 @@ def plan(
     """
     form = _chosen_format(form, output)
     _check_output(form, output)
-    if weights is not None and (component is not None or form not in ("table", "json")):
-        raise click.UsageError("--weights requires --format table or json, without --component")
-    if memory and (weights is not None or component is not None or form not in ("table", "json", "numpy")):
-        raise click.UsageError("--memory requires --format table, json or numpy, without --component and --weights")
+    _check_flags(form, component=component, weights=weights, memory=memory)
     if (reserve is not None or costs is not None) and not memory:
         raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
@@ -116,35 +115,39 @@ def plan(
             used = UsedMemory(reserve, peaks_of(costs)).or_stated(job_file_of(config))
             needs = needs_of(Planned(result, sources), used, always=True)
             if output is None:
-                _show_memory(result, needs, form)
+                _show(result, needs, form, None)  # also if it does not fit: the phases show why
             reject_unfit(Planned(result, sources), needs, reader)
         if save is not None:
             result.save(save)
         if weights is not None:
             sender, receiver = _sender_and_receiver(result, weights, file)
             _write_weights(result.weight_map(sender, receiver), form, output)
-        elif memory:
-            if output is not None:
-                _write_plan(result, _process_needs(needs), form, output)
-        else:
-            if component is not None or form in ("hostfile", "rankfile"):
+        elif not memory:
+            if component is not None or form in _OF_ONE_COMPONENT:
                 component = component_of(result, component, file)
                 result = result.only(component)
-            if form == "table":
-                _print_plan(result, None, is_part=component is not None)
-            else:
-                _write_plan(result, None, form, output)
+            _show(result, None, form, output, is_part=component is not None)
+        elif output is not None:
+            _show(result, needs, form, output)
 
 
-def _show_memory(plan: Plan, needs: Needs | None, form: str) -> None:
-    """Print what a plan needs, also if it does not fit: the phases show why."""
+def _check_flags(form: str, *, component: str | None, weights: str | None, memory: bool) -> None:
+    """Raise ``click.UsageError`` for what a format cannot show, and for two tables that replace each other."""
+    if weights is not None and (component is not None or form not in ("table", "json")):
+        raise click.UsageError("--weights requires --format table or json, without --component")
+    if memory and (weights is not None or component is not None or form not in ("table", "json", "numpy")):
+        raise click.UsageError("--memory requires --format table, json or numpy, without --component and --weights")
+
+
+def _show(plan: Plan, needs: Needs | None, form: str, output: str | None, *, is_part: bool = False) -> None:
+    """Print a plan, or one component of it, or write it to a file, with what it needs of memory."""
     if form == "table":
-        _print_plan(plan, needs)
-    elif needs is not None:
-        _write_plan(plan, ProcessNeeds(needs), form, None)
+        _print_plan(plan, needs, is_part=is_part)
+    else:
+        _write_plan(plan, _process_needs(needs), form, output)
 
 
-def _print_plan(plan: Plan, needs: Needs | None, *, is_part: bool = False) -> None:
+def _print_plan(plan: Plan, needs: Needs | None, *, is_part: bool) -> None:
     """Print the processes of a plan, or of one component, and what it needs of memory."""
     of_processes = _process_needs(needs)
     print_table(plan_table(plan, of_processes), plan_table(plan, of_processes, is_narrow=True))
