@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ from rankplan._core import CLUSTER, NODE, RankMap
 from rankplan.errors import PlacementError
 from rankplan.nodes.facts import BY_ADDRESS
 from rankplan.nodes.groups import PREPEND
-from rankplan.parallel import NO_SIZES
+from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
 from rankplan.plans.plan import Plan
@@ -47,29 +47,49 @@ def _by_roles(planned: Plan) -> dict[str, Any] | None:
     config: dict[str, Any] = {}
     if not planned.keys().isdisjoint(("inference", "actor_inference")):
         config["algorithm"] = {"recompute_logprobs": True}
-    components: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name, component in planned.items():
-        engine, sizes = name.startswith("rollout"), component.parallel
-        stated = {"tp", *(kind for kind in TRAINING if getattr(sizes, kind) > 1)}
-        stated |= {"etp"} if sizes.ep > 1 else set()  # by default the tensor size
-        stated |= {"pp"} if name.endswith("inference") else set()  # by default the actor's
-        own_keys = ENGINE if engine else TRAINING
-        keys = {key.name: getattr(sizes, kind) for kind, key in own_keys.items() if kind in stated}
-        if engine or name.endswith(("actor", "critic", "inference")) or sizes.stated:
-            config[name] = keys if engine else {"model": keys}
-        rule = component.rule
-        groups = {} if component.node_groups == (CLUSTER,) else {"node_group": ",".join(component.node_groups)}
-        text = _joined(rule, ranges=1) if isinstance(rule, RankMap) else str(rule.resources)
-        components[name] = {**groups, "placement": text, **_settings(component)}
+        section = _role_section(name, component.parallel)
+        if section is not None:
+            config[name] = section
+        entries[name] = _role_entry(component)
     if "critic_inference" in config:
         config.setdefault("critic", config["critic_inference"])  # its sizes are read only beside a critic's
-    config["cluster"] = _cluster(planned, components)
+    config["cluster"] = _cluster(planned, entries)
     for task in ("reasoning", "reasoning_eval"):
         candidate = {"runner": {"task_type": task}, **config}
         with suppress(PlacementError):
             if DIALECT.plan(candidate, planned.inventory.without_groups()) == planned:
                 return candidate
     return None
+
+
+def _role_section(name: str, sizes: Parallel) -> dict[str, Any] | None:
+    """Return the section of a role with its sizes, ``None`` for a component that is no role and has no sizes."""
+    is_engine = name.startswith("rollout")
+    is_role = is_engine or name.endswith(("actor", "critic", "inference"))
+    if not is_role and not sizes.stated:
+        return None
+    kinds = {"tp", *(kind for kind in TRAINING if getattr(sizes, kind) > 1)}
+    if sizes.ep > 1:
+        kinds.add("etp")  # by default the tensor size
+    if name.endswith("inference"):
+        kinds.add("pp")  # by default the actor's
+    keys = ENGINE if is_engine else TRAINING
+    values = {key.name: getattr(sizes, kind) for kind, key in keys.items() if kind in kinds}
+    return values if is_engine else {"model": values}
+
+
+def _role_entry(component: Component) -> dict[str, Any]:
+    """Return the entry of a component whose sizes are in the section of a role."""
+    rule = component.rule
+    text = _joined(rule, ranges=1) if isinstance(rule, RankMap) else str(rule.resources)
+    return {**_node_group(component.node_groups), "placement": text, **_settings(component)}
+
+
+def _node_group(labels: Sequence[str]) -> dict[str, str]:
+    """Return the key of an entry for these node groups; all nodes need none."""
+    return {} if labels == (CLUSTER,) else {"node_group": ",".join(labels)}
 
 
 def _settings(component: Component) -> dict[str, Any]:
@@ -82,37 +102,40 @@ def _settings(component: Component) -> dict[str, Any]:
 
 def _entry(component: Component) -> dict[str, Any]:
     """Return an entry of ``component_placement``. Raises ``ValueError`` if there is none for a component."""
-    groups, inventory = component.node_groups, component.inventory
-    pool = inventory.pool(groups)
-    restated = component.by_node and not pool.by_node  # nodes counted in a group of accelerators
-    if restated:
-        groups, pool = (NODE,), inventory.pool((NODE,))
-    lists = pool.ranks_of(component.rows)
-    if lists != sorted(map(sorted, lists)):
+    labels: tuple[str, ...] = component.node_groups
+    rule: Rule | None = component.rule
+    pool = component.inventory.pool(labels)
+    if component.by_node and not pool.by_node:
+        # The group counts accelerators, the component nodes: it is stated by the ranks of all nodes.
+        labels = (NODE,)
+        rule = None
+        pool = component.inventory.pool(labels)
+    resources = pool.ranks_of(component.rows)
+    if resources != sorted(map(sorted, resources)):
         raise ValueError("its processes do not use their resources in ascending order")
-    entry: dict[str, Any] = {} if groups == (CLUSTER,) else {"node_group": ",".join(groups)}
-    entry["placement"] = _text(None if restated else component.rule, lists)
+    entry: dict[str, Any] = {**_node_group(labels), "placement": _text(rule, resources)}
     if component.parallel.stated or component.parallel.order != NO_SIZES.order:
         entry["parallel"] = component.parallel.plain()
     return entry | _settings(component)
 
 
-def _text(rule: Rule | None, lists: list[list[int]]) -> str:
+def _text(rule: Rule | None, resources: list[list[int]]) -> str:
     """Return the shortest text of a rule with these resources of its processes; that of a map keeps its segments."""
     if isinstance(rule, RankMap):
         text = _joined(rule, ranges=1)
         with suppress(PlacementError):
             if RankMap.parse(text) == rule:
                 return text
-    return _joined(RankMap.parse(merged(RankMap.from_lists(lists))), ranges=len(lists))
+    return _joined(RankMap.parse(merged(RankMap.from_lists(resources))), ranges=len(resources))
 
 
 def _joined(rank_map: RankMap, ranges: int) -> str:
     """Return the text of a map, without the processes of segments with one each and at most so many ranges."""
-    return ",".join(
-        str(used) if len(used) == len(ranks) and len(used.ranges) <= ranges else f"{used}:{ranks}"
-        for used, ranks in rank_map.segments
-    )
+    texts = []
+    for resources, ranks in rank_map.segments:
+        is_clear = len(resources) == len(ranks) and len(resources.ranges) <= ranges
+        texts.append(str(resources) if is_clear else f"{resources}:{ranks}")
+    return ",".join(texts)
 
 
 def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
