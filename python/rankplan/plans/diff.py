@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from rankplan._core import Placement, RankSet
@@ -83,14 +83,13 @@ class PlanDiff:
     def moves(self) -> Iterator[Move]:
         """Yield every process that changes, component by component, in rank order."""
         for name in dict.fromkeys([*self.before, *self.after]):
-            here, there = self.before.get(name), self.after.get(name)
-            same = here is not None and there is not None and (here.rows, here.parallel) == (there.rows, there.parallel)
-            if same and not self.replaced:
+            before, after = self.before.get(name), self.after.get(name)
+            if _same_rows(before, after) and not self.replaced:
                 continue
-            for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
-                elsewhere = old is not None and _on(old, self.replaced)
-                move = Move(name, rank, old, new, coordinates_of(here, old), coordinates_of(there, new), elsewhere)
-                if not move.in_place or move.was != move.now:
+            for rank, (old, new) in enumerate(zip_longest(before or (), after or ())):
+                was, now = coordinates_of(before, old), coordinates_of(after, new)
+                move = Move(name, rank, old, new, was, now, old is not None and _on(old, self.replaced))
+                if not move.in_place or was != now:
                     yield move
 
     @cached_property
@@ -120,19 +119,23 @@ class PlanDiff:
     @cached_property
     def world_sizes(self) -> dict[str, tuple[int | None, int | None]]:
         """The components with another number of processes, ``None`` where the component does not exist."""
-        plans, names = (self.before, self.after), dict.fromkeys([*self.before, *self.after])
-        sizes = {name: tuple(len(plan[name]) if name in plan else None for plan in plans) for name in names}
-        return {name: (old, new) for name, (old, new) in sizes.items() if old != new}
+        sizes: dict[str, tuple[int | None, int | None]] = {}
+        for name in dict.fromkeys([*self.before, *self.after]):
+            old = len(self.before[name]) if name in self.before else None
+            new = len(self.after[name]) if name in self.after else None
+            if old != new:
+                sizes[name] = old, new
+        return sizes
 
     @cached_property
     def starts(self) -> dict[str, tuple[str, str]]:
         """The components that another command starts, or that are in the processes of another one, in words."""
-        found = {}
+        starts = {}
         for name in self.before:
             old, new = _start(self.before, name), _start(self.after, name)
             if old is not None and new is not None and old != new:
-                found[name] = old, new
-        return found
+                starts[name] = old, new
+        return starts
 
     @cached_property
     def nodes(self) -> list[Change]:
@@ -142,30 +145,26 @@ class PlanDiff:
             return []  # quick for a large cluster
         alike: dict[str, list[tuple[int, Fields, Fields]]] = {}
         for rank, old, new in _differing(_specs(before), _specs(after)):
-            key = [{name: name in _OWN or value for name, value in side.items()} for side in (old, new)]
-            alike.setdefault(json.dumps(key), []).append((rank, old, new))
-        found = []
+            key = json.dumps([_without_names(old), _without_names(new)])
+            alike.setdefault(key, []).append((rank, old, new))
+        changes = []
         for differences in alike.values():
             ranks, olds, news = zip(*differences, strict=True)
-            found.append(Change(nodes_text(RankSet(ranks)), _joined(olds), _joined(news)))
-        return found
+            changes.append(Change(nodes_text(RankSet(ranks)), _joined(olds), _joined(news)))
+        return changes
 
     @cached_property
     def node_groups(self) -> list[Change]:
         """The node groups that differ."""
-        found = _differing(_described(self.before.inventory), _described(self.after.inventory))
-        return [Change(f"node group {label}", old or None, new or None) for label, old, new in found]
+        changes = _differing(_described(self.before.inventory), _described(self.after.inventory))
+        return [Change(f"node group {label}", old or None, new or None) for label, old, new in changes]
 
     @cached_property
     def replaced(self) -> frozenset[int]:
         """The node ranks that are another machine in the plan after, by hostname or else address."""
-        inventories = self.before.inventory, self.after.inventory
-        here, there = (
-            [bool(spec.hostname or spec.ip) for nodes, spec in one.stretches() for _ in nodes] for one in inventories
-        )
-        found = same_nodes(*inventories)
-        named = (all(both) for both in zip(here, there, strict=False))
-        return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
+        matches = same_nodes(self.before.inventory, self.after.inventory)
+        named = _named(self.before.inventory) & _named(self.after.inventory)
+        return frozenset(rank for rank in named if matches[rank] != rank)
 
     def __bool__(self) -> bool:
         return bool(self.rules or self.nodes or self.node_groups or self.world_sizes) or any(True for _ in self.moves())
@@ -191,6 +190,24 @@ def _start(plan: Plan, component: str) -> str | None:
         if component in command.inside:
             return f"in the processes of {command.components[0]} ({name})"
     return None
+
+
+def _same_rows(before: Component | None, after: Component | None) -> bool:
+    """Whether both components exist, and have the same rows and parallel sizes."""
+    if before is None or after is None:
+        return False
+    return (before.rows, before.parallel) == (after.rows, after.parallel)
+
+
+def _named(inventory: Inventory) -> RankSet:
+    """Return the nodes that have a hostname or an address."""
+    stretches = [nodes for nodes, record in inventory.stretches() if record.hostname or record.ip]
+    return RankSet(chain.from_iterable(stretches))
+
+
+def _without_names(fields: Fields) -> Fields:
+    """Return fields in which those that each node has for itself only say that they differ."""
+    return {name: name in _OWN or value for name, value in fields.items()}
 
 
 def _on(row: Placement, nodes: frozenset[int]) -> bool:
@@ -268,21 +285,26 @@ def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
     if a node has no other; such nodes are matched in the order of their ranks. A node without hostname and address is
     the one of the same rank, unless that is found by its name. No node is found twice.
     """
-    known = {kind: inventory.names.first(kind) for kind in _OWN}
-    shared = {kind: planned.names.first(kind)[1] | known[kind][1] for kind in _OWN}
-    hosts, shared_hosts = known["hostname"][0], shared["hostname"]
-    found: list[int | None] = []
+    first_ranks: dict[str, dict[str, int]] = {}
+    shared: dict[str, set[str]] = {}
+    for kind in _OWN:
+        first_ranks[kind], shared_there = inventory.names.first(kind)
+        shared[kind] = planned.names.first(kind)[1] | shared_there
+    hosts, shared_hosts = first_ranks["hostname"], shared["hostname"]
+    matches: list[int | None] = []
     for nodes, record in planned.stretches():
-        if (host := record.hostname) in hosts and host not in shared_hosts:
-            found += [hosts[host]] * len(nodes)
-        elif names := [(kind, name) for kind in _OWN if (name := getattr(record, kind))]:
-            telling = [(kind, name) for kind, name in names if name not in shared[kind]] or names
-            places = (known[kind][0].get(name) for kind, name in telling)
-            found += [next((place for place in places if place is not None), None)] * len(nodes)
-        else:
-            found += (rank if rank < inventory.num_nodes else None for rank in nodes)
-    matched = [place for place in found if place is not None]
-    return found if len(set(matched)) == len(matched) else _each_once(found, planned, inventory)
+        if (host := record.hostname) in hosts and host not in shared_hosts:  # most nodes of a large cluster
+            matches += [hosts[host]] * len(nodes)
+            continue
+        names = {kind: name for kind in _OWN if (name := getattr(record, kind))}
+        if not names:
+            matches += (rank if rank < inventory.num_nodes else None for rank in nodes)
+            continue
+        telling = {kind: name for kind, name in names.items() if name not in shared[kind]} or names
+        ranks = [first_ranks[kind][name] for kind, name in telling.items() if name in first_ranks[kind]]
+        matches += [ranks[0] if ranks else None] * len(nodes)
+    matched = [match for match in matches if match is not None]
+    return matches if len(set(matched)) == len(matched) else _each_once(matches, planned, inventory)
 
 
 def _each_once(matches: Sequence[int | None], planned: Inventory, inventory: Inventory) -> list[int | None]:
@@ -293,22 +315,22 @@ def _each_once(matches: Sequence[int | None], planned: Inventory, inventory: Inv
     last.
     """
     places = _Places(inventory)
-    found: list[int | None] = [None] * len(matches)
+    final: list[int | None] = [None] * len(matches)
     matched = {rank: match for rank, match in enumerate(matches) if match is not None}
     records = {rank: planned.node(rank) for rank in matched}
     named = [rank for rank, record in records.items() if record.hostname or record.ip]
     for rank in named:
-        found[rank] = places.take(records[rank], _OWN)
+        final[rank] = places.take(records[rank], _OWN)
     for rank in sorted(named, key=lambda rank: records[rank].hostname != inventory.node(matched[rank]).hostname):
-        if found[rank] is None:
-            found[rank] = places.take_match(matched[rank])
+        if final[rank] is None:
+            final[rank] = places.take_match(matched[rank])
     for kind in _OWN:
         for rank in named:
-            if found[rank] is None and getattr(records[rank], kind):
-                found[rank] = places.take(records[rank], (kind,))
+            if final[rank] is None and getattr(records[rank], kind):
+                final[rank] = places.take(records[rank], (kind,))
     for rank in matched.keys() - set(named):
-        found[rank] = places.take_match(matched[rank])
-    return found
+        final[rank] = places.take_match(matched[rank])
+    return final
 
 
 class _Places:
@@ -323,10 +345,10 @@ class _Places:
 
     def take(self, record: NodeSpec, kinds: Sequence[str]) -> int | None:
         """Return the first free node with the same names of these kinds, and take it."""
-        left = self._by_names.get(_names(record, kinds), deque())
-        while left and left[0] not in self._free:
-            left.popleft()
-        return self.take_match(left[0]) if left else None
+        candidates = self._by_names.get(_names(record, kinds), deque())
+        while candidates and candidates[0] not in self._free:
+            candidates.popleft()
+        return self.take_match(candidates[0]) if candidates else None
 
     def take_match(self, place: int) -> int | None:
         """Return a node if it is free, and take it."""
