@@ -109,13 +109,13 @@ def _merged_fields(ours: Mapping[str, Any], users: Mapping[str, Any]) -> dict[st
 
 def _merged_objects(ours: list[Any], users: list[Any], key: str) -> list[Any]:
     """Return rankplan's named objects, each with the fields of the user's one, and then the user's others."""
-    objects = [each for each in users if isinstance(each, Mapping)]
-    named = {_name(each, key): each for each in objects}
-    every = named.pop(EVERY, ABSENT)
-    result = [merged(each, overlaid(every, named.get(each[key], ABSENT), key)) for each in ours]
+    objects = [value for value in users if isinstance(value, Mapping)]
+    by_name = {_name(value, key): value for value in objects}
+    every = by_name.pop(EVERY, ABSENT)
+    result = [merged(mine, overlaid(every, by_name.get(mine[key], ABSENT), key)) for mine in ours]
     if not isinstance(ours, Closed):
-        names = {each[key] for each in ours} | {EVERY}
-        result += [each for each in objects if _name(each, key) not in names]
+        names = {mine[key] for mine in ours} | {EVERY}
+        result += [value for value in objects if _name(value, key) not in names]
     return result
 
 
@@ -129,22 +129,29 @@ def overlaid(every: Any, own: Any, name: str) -> Any:
 
 def contradictions(ours: Any, users: Any, path: KeyPath = ()) -> Iterator[Contradiction]:
     """Yield where the user's fields differ from rankplan's, also those that are missing; see `Contradiction`."""
-    if ours is USER or isinstance(ours, Default):
-        return
-    if isinstance(ours, AtLeast):
-        number = quantity(users)
-        if number is not None and number < ours.least:
-            yield Contradiction(path, Least(f"{_quantity_text(ours.least)} or more"), users)
-    elif isinstance(ours, Mapping) and (isinstance(users, Mapping) or users is ABSENT):
-        fields = users if isinstance(users, Mapping) else {}
-        for key, value in ours.items():
-            yield from contradictions(value, fields.get(key, ABSENT), (*path, key))
-    elif isinstance(ours, list) and isinstance(users, list):
-        yield from _in_lists(ours, users, path)
-    elif isinstance(ours, list) and users is ABSENT and key_of(ours) is not None:
-        yield from _in_lists(ours, [], path)
-    elif ours is not users and _plain(ours) != _plain(users):
-        yield Contradiction(path, ours, users)
+    match ours:
+        case Mark.USER | Default():
+            return
+        case AtLeast():
+            yield from _too_small(ours, users, path)
+        case Mapping() if isinstance(users, Mapping) or users is ABSENT:
+            fields = users if isinstance(users, Mapping) else {}
+            for key, value in ours.items():
+                yield from contradictions(value, fields.get(key, ABSENT), (*path, key))
+        case list() if isinstance(users, list):
+            yield from _in_lists(ours, users, path)
+        case list() if users is ABSENT and key_of(ours) is not None:
+            yield from _in_lists(ours, [], path)
+        case _:
+            if ours is not users and _plain(ours) != _plain(users):
+                yield Contradiction(path, ours, users)
+
+
+def _too_small(ours: AtLeast, users: Any, path: KeyPath) -> Iterator[Contradiction]:
+    """Yield a quantity of the user that is below the least one."""
+    number = quantity(users)
+    if number is not None and number < ours.least:
+        yield Contradiction(path, Least(f"{_quantity_text(ours.least)} or more"), users)
 
 
 def released(ours: Any, users: Any) -> Any:
@@ -153,7 +160,8 @@ def released(ours: Any, users: Any) -> Any:
         fields = {}
         for key, value in users.items():
             mine = ours.get(key, USER)
-            if not (isinstance(mine, AtLeast) and mine.value is not None and _plain(value) == mine.value):
+            is_ours = isinstance(mine, AtLeast) and mine.value is not None and _plain(value) == mine.value
+            if not is_ours:
                 fields[key] = released(mine, value)
         return fields
     if isinstance(ours, list) and isinstance(users, list) and (key := key_of(ours)) is not None:
@@ -169,13 +177,17 @@ def _quantity_text(number: float) -> str:
 
 def _in_lists(ours: list[Any], users: list[Any], path: KeyPath) -> Iterator[Contradiction]:
     key = key_of(ours)
-    if key is None:
-        if len(ours) == len(users):
-            for index, (value, theirs) in enumerate(zip(ours, users, strict=True)):
-                yield from contradictions(value, theirs, (*path, index))
-        else:
-            yield Contradiction(path, ours, users)
-        return
+    if key is not None:
+        yield from _in_named_objects(ours, users, key, path)
+    elif len(ours) != len(users):
+        yield Contradiction(path, ours, users)
+    else:
+        for index, (value, theirs) in enumerate(zip(ours, users, strict=True)):
+            yield from contradictions(value, theirs, (*path, index))
+
+
+def _in_named_objects(ours: list[Any], users: list[Any], key: str, path: KeyPath) -> Iterator[Contradiction]:
+    """Yield what contradicts in objects of the same name, in the user's order, and then the names that it lacks."""
     by_name = {mine[key]: mine for mine in ours}
     for index, theirs in enumerate(users):
         name = _name(theirs, key)
