@@ -65,17 +65,17 @@ class Members:
     @classmethod
     def of(cls, part: MovingComponent) -> Members:
         """Return the members of a component. Raises ``ValueError`` if a process would change in part."""
-        changes, before, after = part.changes, part.before, part.after
+        changes = part.changes
         going: dict[int, RankSet] = {}
         lost = RankSet()
-        if before is not None:
-            lost = RankSet(before.slots[at].rank for at in before.dead)
-            ending = set(range(len(before.slots))) - changes.kept_before - before.dead
-            going = _by_instance(before, ending)
+        if part.before is not None:
+            side = part.before
+            lost = RankSet(side.slots[at].rank for at in side.dead)
+            going = _by_instance(side, set(range(len(side.slots))) - changes.kept_before - side.dead)
         loading: dict[int, RankSet] = {}
         all_new: dict[int, RankSet] = {}
         kept: dict[int, int] = {}
-        if after is not None:
+        if part.after is not None:
             starting = set()
             for change in changes.of_after:
                 if change.after is None:
@@ -84,8 +84,8 @@ class Members:
                     starting.add(change.after.number)
                 elif change.before is not None:
                     kept[change.after.rank] = change.before.rank
-            loading = _by_instance(after, starting)
-            all_new = _by_instance(after, range(len(after.slots)))
+            loading = _by_instance(part.after, starting)
+            all_new = _by_instance(part.after, range(len(part.after.slots)))
         return cls(going, loading, all_new, kept, lost)
 
 
@@ -100,6 +100,10 @@ def _by_instance(side: Side, slots: Iterable[int]) -> dict[int, RankSet]:
     for at in chosen:
         by_instance.setdefault(side.instances.of(at), set()).add(side.slots[at].rank)
     return {instance: RankSet(numbers) for instance, numbers in by_instance.items()}
+
+
+def _union(sets: Iterable[RankSet]) -> RankSet:
+    return RankSet().union(*sets)
 
 
 class Company:
@@ -136,16 +140,14 @@ class Company:
         """
         self._match()
         crew = self.crew
-        to_load = RankSet()
-        for number, ranks in self.members.loading.items():
-            if self._has("load", "after", number):
-                to_load |= ranks
+        loading = self.members.loading
+        to_load = _union(ranks for number, ranks in loading.items() if self._has("load", "after", number))
         if self.after is not None and to_load:
             specs = rank_specs(self.after.nodes, self.after.component, crew.terms.prove, to_load)
             check_interpreters(specs)
         if self.after is not None and self._steps:
             crew.announce(list(self.after.component), self.after.nodes)
-        # ranks on lost hardware, and those of instances whose first step is that they are freed, get no calls any more
+        # Ranks on lost hardware, and those of instances whose first step is that they are freed, get no calls any more.
         uncalled = [rank.actor for rank in self.lost()]
         for number, ranks in self.members.going.items():
             is_retired_later = self._has("stop-routing", "before", number) or self._has("drain", "before", number)
@@ -164,24 +166,17 @@ class Company:
         the plan after.
         """
         members, crew = self.members, self.crew
-        old = RankSet(members.kept.values()) | members.lost
-        for number, ranks in members.going.items():
-            if self._has("free", "before", number):
-                old |= ranks
-        loaded = RankSet()
-        for number, ranks in members.loading.items():
-            if not self._has("load", "after", number):
-                loaded |= ranks
-        new = loaded | RankSet(members.kept)
+        to_free = _union(ranks for number, ranks in members.going.items() if self._has("free", "before", number))
+        loaded = _union(ranks for number, ranks in members.loading.items() if not self._has("load", "after", number))
+        old = RankSet(members.kept.values()) | members.lost | to_free
         dead = {rank.actor for rank in dead_ranks(list(crew.ranks))}
         for rank in self._everyone():
             if rank.number in old and self._is(rank, self.before) and rank.number not in self.old:
                 self.old[rank.number] = rank.actor
-            elif rank.number in new and self.after is not None and self._is(rank, self.after):
-                if rank.number in members.kept:
-                    self.old[members.kept[rank.number]] = rank.actor
-                else:
-                    self.new[rank.number] = rank.actor
+            elif rank.number in members.kept and self.runs_after(rank):
+                self.old[members.kept[rank.number]] = rank.actor
+            elif rank.number in loaded and self.runs_after(rank):
+                self.new[rank.number] = rank.actor
             else:
                 raise ValueError(faults.not_before(crew.component, rank.number))
             is_lost = rank.number in members.lost and self.old.get(rank.number) == rank.actor
@@ -365,26 +360,30 @@ class Company:
         What arrives ends, what leaves gets calls again, and new names are taken back.
         """
         crew = self.crew
-        kept_numbers: dict[str, set[int]] = {"before": set(), "after": set()}
+        kept_before: set[int] = set()
+        kept_after: set[int] = set()
         for side, number in kept:
-            kept_numbers[side].add(number)
-        uncalled: set[ActorHandle[Any]] = set()
-        for number in self.members.going.keys() & kept_numbers["before"]:
-            uncalled |= {self.old[rank] for rank in self.members.going[number] if rank in self.old}
-        for number in self.members.all_new.keys() & kept_numbers["after"]:
-            uncalled |= {self.new[rank] for rank in self.members.all_new[number] if rank in self.new}
+            (kept_before if side == "before" else kept_after).add(number)
         for number in self.members.all_new:
-            if number in self._renamed and number not in kept_numbers["after"]:
+            if number in self._renamed and number not in kept_after:
                 self._take_back(self._renamed[number])
         with Uninterrupted():
-            crew.dismiss(uncalled)
+            crew.dismiss(self._uncalled(kept_before, kept_after))
             present = {rank.actor for rank in self._everyone()}
-            if present != self._at_first or not kept_numbers["after"].isdisjoint(self._renamed):
+            if present != self._at_first or not kept_after.isdisjoint(self._renamed):
                 crew.restarts = self.restarts
             self.new = {rank: actor for rank, actor in self.new.items() if actor in present}
             self.old = {rank: actor for rank, actor in self.old.items() if actor in present}
             if crew.reservation is not None:
                 crew.reservation.vacate(self._added)
+
+    def _uncalled(self, kept_before: set[int], kept_after: set[int]) -> set[ActorHandle[Any]]:
+        """Return the actors that stay without calls: of these instances, those that leave and those that are new."""
+        members = self.members
+        leaving = _union(members.going[number] for number in members.going.keys() & kept_before)
+        arrived = _union(members.all_new[number] for number in members.all_new.keys() & kept_after)
+        uncalled = {self.old[rank] for rank in leaving if rank in self.old}
+        return uncalled | {self.new[rank] for rank in arrived if rank in self.new}
 
     def _take_back(self, ranks: Sequence[LiveRank]) -> None:
         """Give ranks the rows that they had."""

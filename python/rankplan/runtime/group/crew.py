@@ -220,34 +220,56 @@ class Crew:
         """
         with Uninterrupted(), self._lock:
             if not self.ended:
-                actors, before = {rank.actor for rank in ranks}, [*self.ranks, *self.leaving]
-                replaced = [rank for rank in [*before, *self.newcomers] if rank.actor not in actors]
-                known, masters = {rank.actor: rank for rank in before}, self._masters()
-                present = [replace(known.get(one.actor, one), placement=one.placement) for one in ranks]
-                self.ranks[:] = [replace(one, home=None) for one in present]
-                self.terms.component, self.nodes, self.master, self.restarts = component, nodes, master, restarts
-                self.newcomers, self.leaving, self._announced = [], [], ([], nodes)
-                PORTS.move(search, self)
-                self._return_masters(masters)
-                outdated, self._notices = self._notices[:-1], self._notices[-1:]
-                if self.connection.is_current:
-                    _kill(self.component, replaced)
-                heirs = {rank.placement.rank: rank for rank in ranks}
-                for rank in replaced:
-                    if (heir := heirs.get(rank.placement.rank)) is not None:
-                        heir.ports.extend(rank.ports)
-                    else:
-                        self._return_ports(rank)
-                for notice in outdated:
-                    notice.withdraw()
+                self._become(ranks, component, nodes, master, restarts, search)
                 return
         self.check_open()
         raise self._shut_down()
 
+    def _become(
+        self,
+        ranks: Sequence[LiveRank],
+        component: Component,
+        nodes: Nodes,
+        master: Master | None,
+        restarts: int,
+        search: object,
+    ) -> None:
+        """Do what `settle` says, with the lock."""
+        before = [*self.ranks, *self.leaving]
+        masters_before = self._masters()
+        records = {rank.actor: rank for rank in before}
+        actors = {rank.actor for rank in ranks}
+        replaced = [rank for rank in [*before, *self.newcomers] if rank.actor not in actors]
+        self.ranks[:] = [replace(records.get(rank.actor, rank), placement=rank.placement, home=None) for rank in ranks]
+        self.terms.component = component
+        self.nodes = nodes
+        self.master = master
+        self.restarts = restarts
+        self.newcomers = []
+        self.leaving = []
+        self._announced = [], nodes
+        PORTS.move(search, self)
+        self._return_masters(masters_before)
+        outdated, self._notices = self._notices[:-1], self._notices[-1:]
+        if self.connection.is_current:
+            _kill(self.component, replaced)
+        self._pass_ports(replaced, {rank.placement.rank: rank for rank in ranks})
+        for notice in outdated:
+            notice.withdraw()
+
+    def _pass_ports(self, replaced: Iterable[LiveRank], heirs: Mapping[int, LiveRank]) -> None:
+        """Give the ports of ranks to those that start again in their place, by process rank; return the others."""
+        for rank in replaced:
+            heir = heirs.get(rank.placement.rank)
+            if heir is None:
+                self._return_ports(rank)
+            else:
+                heir.ports.extend(rank.ports)
+
     def _masters(self) -> set[Master]:
         """Return those that a rank knows, or is to know."""
-        known = {master for rank in [*self.ranks, *self.leaving, *self.newcomers] for master in rank.masters}
-        return known if self.master is None else {self.master, *known}
+        of_ranks = {master for rank in [*self.ranks, *self.leaving, *self.newcomers] for master in rank.masters}
+        return of_ranks if self.master is None else {self.master, *of_ranks}
 
     def _return_masters(self, before: set[Master]) -> None:
         """Return the ports of those that ranks knew before, and none knows any more."""
@@ -290,8 +312,8 @@ class Crew:
             latest = () if self.master is None else (self.master,)
             for index, rank in enumerate(self.ranks):
                 spec = spec_at(rank, self.home_of(rank).component)
-                masters = tuple(one for one in rank.masters if one not in latest)
-                self.ranks[index] = replace(rank, spec=spec, masters=masters + latest)
+                earlier = tuple(master for master in rank.masters if master not in latest)
+                self.ranks[index] = replace(rank, spec=spec, masters=earlier + latest)
             return list(self.ranks), send(self.ranks)
 
     def renewed(self, ranks: Sequence[LiveRank]) -> None:
@@ -309,8 +331,8 @@ class Crew:
         """Take note that these newcomers are up, and take over the ports of the search; they get no calls yet."""
         with Uninterrupted(), self._lock:
             if not self.ended:
-                known = {rank.actor: rank for rank in up}
-                self.newcomers = [known.get(rank.actor, rank) for rank in self.newcomers]
+                running = {rank.actor: rank for rank in up}
+                self.newcomers = [running.get(rank.actor, rank) for rank in self.newcomers]
                 PORTS.move(search, self)
                 return
         self.check_open()

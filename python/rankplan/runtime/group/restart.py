@@ -32,7 +32,7 @@ from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.ray.asking import answers_within
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
-from rankplan.runtime.reserve.reserve import Wanted
+from rankplan.runtime.reserve.reserve import Place, Wanted
 from rankplan.words import counted, ranges_text, wrong_type
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class _Change:
             if stays and is_at(crew.home_of(rank), rank, Home(component, nodes), component[rank.number]):
                 kept[rank.number] = replace(rank, placement=component[rank.number])
         starting = RankSet(row.rank for row in component if row.rank not in kept)
-        return cls(component, nodes, dead, lost, kept, starting, [one for one in old if one.number >= len(component)])
+        leaving = [rank for rank in old if rank.number >= len(component)]
+        return cls(component, nodes, dead, lost, kept, starting, leaving)
 
     def ranks(self, newcomers: Sequence[LiveRank]) -> list[LiveRank]:
         """Return all ranks of the component, those that were started among them."""
@@ -100,12 +101,13 @@ class _Change:
 
 def _carry_out(crew: Crew, change: _Change, timeout: float | None) -> list[RankReport]:
     """Start ranks, end others, and let the crew have the new ones, or leave it as it was. Return their reports."""
-    component, nodes, leaving = change.component, change.nodes, change.leaving
+    component, nodes = change.component, change.nodes
     specs = []
     if change.starting or not component.rows:
         specs = rank_specs(nodes, component, crew.terms.prove, change.starting)
     check_interpreters(specs)
-    restarts, added = crew.restarts + 1, set()
+    restarts = crew.restarts + 1
+    added: set[Place] = set()
     try:
         crew.announce(list(component), nodes)
         if crew.reservation is not None and specs:
@@ -116,23 +118,34 @@ def _carry_out(crew: Crew, change: _Change, timeout: float | None) -> list[RankR
                 newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
             else:
                 newcomers, master, reports = [], new_master(crew, nodes, component[0], search), []
-            if leaving:
-                crew.retire(leaving)
-            if leaving and not change.dead:  # calls in flight may wait for dead ranks
-                finish(crew, leaving, timeouts.FINISH if timeout is None else timeout, faults.NOT_RESTARTED)
+            _let_leave(crew, change, timeout)
             with Uninterrupted():
-                left = crew.places_of(one for one in leaving if one.number not in change.dead | change.lost)
+                left = crew.places_of(rank for rank in change.leaving if rank.number not in change.dead | change.lost)
                 crew.settle(change.ranks(newcomers), component, nodes, master, restarts, search)
                 if crew.reservation is not None and left:
                     crew.reservation.vacate(left)
     except BaseException:
-        if crew.restarts < restarts:
-            with Uninterrupted():
-                crew.dismiss()
-                if crew.reservation is not None:
-                    crew.reservation.vacate(added)  # another group may start there by now
+        if crew.restarts < restarts:  # it has not settled
+            _undo(crew, added)
         raise
     return reports
+
+
+def _let_leave(crew: Crew, change: _Change, timeout: float | None) -> None:
+    """Send no more calls to ranks that leave, and let them finish. Calls in flight may wait for dead ranks forever."""
+    if not change.leaving:
+        return
+    crew.retire(change.leaving)
+    if not change.dead:
+        finish(crew, change.leaving, timeouts.FINISH if timeout is None else timeout, faults.NOT_RESTARTED)
+
+
+def _undo(crew: Crew, added: set[Place]) -> None:
+    """End the ranks that were started, and return their places: another group may start there by now."""
+    with Uninterrupted():
+        crew.dismiss()
+        if crew.reservation is not None:
+            crew.reservation.vacate(added)
 
 
 def _summary(before: int, starting: RankSet, leaving: Sequence[LiveRank]) -> str:
