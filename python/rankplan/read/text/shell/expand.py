@@ -7,7 +7,8 @@ import glob
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 from rankplan.frozen import frozen
 from rankplan.read.text.shell.arithmetic import assigned_names, calculated
@@ -102,7 +103,17 @@ def text_of(value: Value) -> str | None:
 def scalar(value: Variable) -> Value:
     """Return the value of a variable; of an array, its first element."""
     first = value[0] if value else None
-    return first.value if isinstance(first, Field) else tuple(one for one in value if isinstance(one, Piece))
+    return first.value if isinstance(first, Field) else tuple(piece for piece in value if isinstance(piece, Piece))
+
+
+def is_array(value: Variable) -> bool:
+    """Return whether a value has elements, and not a text."""
+    return any(isinstance(item, Field) for item in value)
+
+
+def _is_counted(items: Variable) -> bool:
+    """Return whether each item is one element: none stands for several, and none may be left out."""
+    return not any(isinstance(item, Field) and (item.several or item.doubt) for item in items)
 
 
 def cause_of(value: Value) -> Cause | None:
@@ -124,6 +135,13 @@ def short(text: str) -> str:
     """Return a part of a script for a message."""
     line = " ".join(text.split())
     return f"`{line}`" if len(line) <= 50 else f"`{line[:46]}...`"
+
+
+class _Bounds(NamedTuple):
+    """The number of the first element of a slice, from the end if negative; and its length, ``None`` for all others."""
+
+    first: int
+    length: int | None
 
 
 @dataclass(slots=True)
@@ -157,16 +175,17 @@ class Scope:
                 return [Field(self._pieces(part), word.start, word.end)]  # most words
             if isinstance(part, Expansion) and part.elements and self._is_known(part):
                 return list(self._elements(part))  # each one keeps its own place
-        done: list[Field] = []
-        pieces: list[Piece] | None = None
-        for part in word.parts:
-            for split in self._split(part):
-                if split is not None:
-                    pieces = [*(pieces or []), split]
-                elif pieces is not None:
-                    done.append(Field(tuple(pieces), word.start, word.end))
-                    pieces = None
-        return done if pieces is None else [*done, Field(tuple(pieces), word.start, word.end)]
+        fields: list[Field] = []
+        pieces: list[Piece] | None = None  # those of the next field, None before its first one
+        for item in chain.from_iterable(map(self._split, word.parts)):
+            if item is not None:
+                pieces = [*(pieces or []), item]
+            elif pieces is not None:
+                fields.append(Field(tuple(pieces), word.start, word.end))
+                pieces = None
+        if pieces is not None:
+            fields.append(Field(tuple(pieces), word.start, word.end))
+        return fields
 
     def _split(self, part: Part) -> Iterator[Piece | None]:
         """Yield the text of a part of a word, with ``None`` where one word ends and another starts."""
@@ -291,9 +310,8 @@ class Scope:
         if part.name in ("@", "*"):
             # Nothing is passed to a script that is only read: `"$@"` adds what the user wants to change.
             self.use_arguments(range(len(self.arguments or ())))
-        value = self._all_of(part.name)
         every: list[Field] = []
-        for item in value:
+        for item in self._all_of(part.name):
             if isinstance(item, Field):
                 every.append(item)
             else:
@@ -301,11 +319,12 @@ class Scope:
         bounds = self._bounds(part) if part.operator == SLICE else None
         if bounds is None:
             return every
-        first, count = bounds
-        if part.name == "@":
-            first -= first > 0  # they are counted from 1
-        first = first if first >= 0 else max(len(every) + first, 0)
-        return every[first:] if count is None else every[first : first + count]
+        first = bounds.first
+        if part.name == "@" and first > 0:
+            first -= 1  # they are counted from 1
+        if first < 0:
+            first = max(len(every) + first, 0)
+        return every[first:] if bounds.length is None else every[first : first + bounds.length]
 
     def _all_of(self, name: str) -> Variable:
         """Return the elements of an array, or the arguments. Nothing is passed to a script that is only read."""
@@ -322,35 +341,34 @@ class Scope:
             return True
         bounds = self._bounds(part)
         elements = self._all_of(part.name)
-        is_array = any(isinstance(item, Field) for item in elements) or (part.name == "@" and bounds != (0, None))
-        is_counted = not any(isinstance(item, Field) and (item.several or item.doubt) for item in elements)
-        return is_array and is_counted and bounds is not None and (bounds[1] is None or bounds[1] >= 0)
+        if bounds is None or not _is_counted(elements):
+            return False
+        return is_array(elements) or (part.name == "@" and bounds != _Bounds(0, None))
 
-    def _bounds(self, part: Expansion) -> tuple[int, int | None] | None:
-        """Return the first number of a slice of an array, and how many elements it has; ``None`` if unknown."""
+    def _bounds(self, part: Expansion) -> _Bounds | None:
+        """Return the bounds of a slice of an array, ``None`` if they are unknown."""
         text = text_of(self.value(part.argument))
         numbers = None if text is None else _BOUNDS.fullmatch(text)
         if numbers is None:
             return None
-        return int(numbers[1]), None if numbers[2] is None else int(numbers[2])
+        return _Bounds(int(numbers[1]), None if numbers[2] is None else int(numbers[2]))
 
     def _counted(self, part: Expansion) -> Piece:
         """Return the number of elements of an array; a variable that is not an array counts as one."""
         value = self.variables.get(part.name)
-        items = [item for item in value or () if isinstance(item, Field)]
-        if value is None or any(item.several or item.doubt for item in items):
+        if value is None or not _is_counted(value):
             return self._odd(part)
-        return Piece(str(len(items) if items or not value else 1), part.start, part.end)
+        count = len(value) if is_array(value) or not value else 1
+        return Piece(str(count), part.start, part.end)
 
     def _element(self, part: Expansion) -> Value:
         """Return an element of an array by its number, from the end if that is negative."""
         number = int(text_of(self.value(part.argument)) or 0)
         value = self.variables.get(part.name)
-        if value is None or not any(isinstance(item, Field) for item in value):
+        if value is None or not is_array(value):
             return (self._odd(part),)
-        counted = value[: number + 1] if number >= 0 else value[number:]
-        is_sure = not any(isinstance(item, Field) and (item.several or item.doubt) for item in counted)
-        if not is_sure or not -len(value) <= number < len(value):
+        up_to_it = value[: number + 1] if number >= 0 else value[number:]
+        if not _is_counted(up_to_it) or not -len(value) <= number < len(value):
             return (self._odd(part),)
         return as_field(value[number]).value
 
@@ -393,20 +411,28 @@ class Scope:
     def _variable(self, name: str) -> Value | None:
         """Return the value of a variable, ``None`` if it is not set. Paths start at the present folder: ``.``."""
         if name == "#":
-            count = len(self.arguments or ())
-            self.use_arguments(range(count))
-            return (Piece(str(count), 0, 0, assumed=Cause("the arguments", 0) if self.arguments is None else None),)
+            return (self._number_of_arguments(),)
         if name.isdigit() and name != "0":
-            if self.arguments is None:
-                return None
-            self.use_arguments([int(name) - 1])
-            return self.arguments[int(name) - 1].value if int(name) <= len(self.arguments) else ()
+            return self._argument(name)
         value = self.variables.get(name)
         if value is None and name == "PWD":
             return (Piece(self.folder or ".", 0, 0),)
         if value is not None and value is self.environment.get(name):
             self.used.add(name)
         return None if value is None else scalar(value)
+
+    def _number_of_arguments(self) -> Piece:
+        count = len(self.arguments or ())
+        self.use_arguments(range(count))
+        return Piece(str(count), 0, 0, assumed=Cause("the arguments", 0) if self.arguments is None else None)
+
+    def _argument(self, name: str) -> Value | None:
+        """Return the value of an argument by its number, from 1."""
+        if self.arguments is None:
+            return None
+        number = int(name)
+        self.use_arguments([number - 1])
+        return self.arguments[number - 1].value if number <= len(self.arguments) else ()
 
     def _cut(self, text: str, part: Expansion, assumed: Cause | None) -> Piece:
         """Return a text without the start or the end that fits a pattern: ``${name##*/}``, ``${name%.yaml}``."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -25,6 +26,7 @@ from rankplan.read.text.shell.expand import (
     Variable,
     as_field,
     assumed_by,
+    is_array,
     scalar,
     short,
     text_of,
@@ -156,8 +158,9 @@ class _Run(Flow):
         fields = tuple(field for word in simple.words for field in self.scope.fields(word))
         name = fields[0].text if fields and not fields[0].doubt else None
         # `A=1 command` sets A as long as the command runs, `export A=1` for good.
-        for_command = [assignment for assignment in simple.assignments if assignment.start < simple.words[0].start]
-        lasting = [assignment for assignment in simple.assignments if assignment not in for_command]
+        begin = simple.words[0].start
+        for_command = [assignment for assignment in simple.assignments if assignment.start < begin]
+        lasting = [assignment for assignment in simple.assignments if assignment.start >= begin]
         before = {assignment.name: self.scope.variables.get(assignment.name) for assignment in for_command}
         lasting_values = [self._value(assignment) for assignment in lasting]
         for assignment in for_command:
@@ -173,16 +176,22 @@ class _Run(Flow):
 
     def _declare(self, name: str, fields: tuple[Field, ...], assigned: list[str]) -> None:
         """Follow ``local``, ``export`` and ``readonly``, whose ``name=value`` words may come from expansions."""
-        pairs = [(field.text or "").partition("=") for field in fields[1:]]
+        names = [(field.text or "").partition("=")[0] for field in fields[1:]] + assigned
         if name == "export":
-            self.exported |= {*(text for text, _, _ in pairs), *assigned}
+            self.exported |= set(names)
         if name == "local" and self.locals:
-            for text in [*(text for text, _, _ in pairs if text.isidentifier()), *assigned]:
-                if text not in self.locals[-1]:
-                    self.locals[-1][text] = self.scope.variables.pop(text, None)
-        for field, (text, equals, value) in zip(fields[1:], pairs, strict=True):
-            if equals and text.isidentifier():
-                self.scope.variables[text] = (Piece(value, field.start, field.end),)
+            self._make_local(text for text in names if text.isidentifier())
+        for field in fields[1:]:
+            variable, equals, value = (field.text or "").partition("=")
+            if equals and variable.isidentifier():
+                self.scope.variables[variable] = (Piece(value, field.start, field.end),)
+
+    def _make_local(self, names: Iterable[str]) -> None:
+        """Unset variables until the function ends; then they have the values that they had before."""
+        values_before = self.locals[-1]
+        for name in names:
+            if name not in values_before:
+                values_before[name] = self.scope.variables.pop(name, None)
 
     def _command(self, name: str | None, fields: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
         """Follow a command of the shell, a function, or what another command starts."""
@@ -196,7 +205,7 @@ class _Run(Flow):
             status = self._call(self.functions[name], fields[1:])
             self.running.pop()
             return status
-        return True if name in _SILENT else self._started(fields, simple, own)
+        return True if name in _SILENT else self._started(call)
 
     def _test_of(self, call: _Call) -> bool | None:
         return self._test(call.name, call.simple.words)
@@ -222,7 +231,7 @@ class _Run(Flow):
     def _grep(self, call: _Call) -> bool | None:
         searched = quiet_search(call.texts)
         if searched is None:
-            return self._started(call.fields, call.simple, call.own)
+            return self._started(call)
         return self._contains(searched)
 
     def _getopts(self, call: _Call) -> bool | None:
@@ -239,8 +248,8 @@ class _Run(Flow):
 
     def _shift(self, call: _Call) -> bool:
         count = call.texts[0] if call.texts else "1"
-        known = self.scope.arguments if count.isdecimal() and len(count) < 10 else None
-        self.scope.arguments = None if known is None else known[int(count) :]
+        arguments = self.scope.arguments if count.isdecimal() and len(count) < 10 else None
+        self.scope.arguments = None if arguments is None else arguments[int(count) :]
         return True
 
     def _set_words(self, call: _Call) -> bool:
@@ -262,39 +271,46 @@ class _Run(Flow):
             self.scope.variables[call.texts[-1]] = self.scope.value(word)
         return None
 
-    def _started(self, fields: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
+    def _started(self, call: _Call) -> bool | None:
         """Follow what a command starts: the text or the commands that it passes on, else its program or script."""
-        launch = launched(fields)
-        text = self._text_for_shell(fields, launch, simple, own)
+        start = call.simple.start
+        launch = launched(call.fields)
+        text = self._text_for_shell(call, launch)
         if text is not None and text_of(text) != "":
-            launch = Launched("text", None, (), Field(text, simple.start, simple.start))
+            launch = Launched("text", None, (), Field(text, start, start))
         if launch.kind == "program":
             arguments, commands = passed_on(launch.arguments)
             if commands:
-                rest = _without(fields, arguments, launch)
-                self._launch(replace(launch, arguments=arguments), rest, simple.start, own)
-                self._pass_on(commands, simple.start, own)
+                rest = _without(call.fields, arguments, launch)
+                self._launch(replace(launch, arguments=arguments), rest, start, call.own)
+                self._pass_on(commands, start, call.own)
                 return None
-        return self._launch(launch, fields, simple.start, own)
+        return self._launch(launch, call.fields, start, call.own)
 
-    def _text_for_shell(
-        self, fields: tuple[Field, ...], launch: Launched, simple: Simple, own: frozenset[str]
-    ) -> Value | None:
+    def _text_for_shell(self, call: _Call, launch: Launched) -> Value | None:
         """Return the text that a command passes to another shell, ``None`` if it passes none.
 
-        ``sbatch`` runs its here-document, or a script of a cluster that runs the text in ``COMMAND`` (NeMo-RL:
-        ``ray.sub``). ``tmux send-keys`` types its words.
+        ``tmux send-keys`` types its words: the longest one is the command.
         """
-        name = posixpath.basename(fields[0].text or "") if fields else ""
+        name = posixpath.basename(call.fields[0].text or "") if call.fields else ""
         if name == "sbatch":
-            if simple.document is not None and simple.document.word is not None:
-                return self.scope.value(simple.document.word)
-            command = self.scope.variables.get("COMMAND") if "COMMAND" in self.exported | own else None
-            return scalar(command) if command is not None and self._runs_command(launch) else None
-        if name == "tmux" and len(fields) > 1 and fields[1].text in ("send-keys", "send"):
-            typed = max(fields[2:], key=lambda field: len(field.text or ""), default=None)
+            return self._text_for_job(call, launch)
+        if name == "tmux" and call.texts[:1] in (["send-keys"], ["send"]):
+            typed = max(call.fields[2:], key=lambda field: len(field.text or ""), default=None)
             return None if typed is None else typed.value
         return None
+
+    def _text_for_job(self, call: _Call, launch: Launched) -> Value | None:
+        """Return the text that a job of ``sbatch`` runs, ``None`` if it runs a script, or nothing that is known.
+
+        It is the here-document, or that of ``COMMAND`` for a script of a cluster that runs it (NeMo-RL: ``ray.sub``).
+        """
+        document = call.simple.document
+        if document is not None and document.word is not None:
+            return self.scope.value(document.word)
+        is_passed = "COMMAND" in self.exported | call.own
+        command = self.scope.variables.get("COMMAND") if is_passed else None
+        return scalar(command) if command is not None and self._runs_command(launch) else None
 
     def _pass_on(self, commands: Sequence[tuple[Field, ...]], start: int, own: frozenset[str]) -> None:
         """Follow the commands that a program runs elsewhere."""
@@ -317,34 +333,34 @@ class _Run(Flow):
             self.commands.append(self._command_of(launch, fields, start, own))
             return False if fields and fields[0].text == "false" else None
         begin, block = script
-        outer = self.scope
-        functions = self.functions
-        around = self.around
-        exported = self.exported
         variables = self._variables_for(launch, fields, begin, own)
         arguments = launch.arguments if launch.kind == "script" else launch.arguments[1:]
-        self.scope = replace(outer, variables=variables, arguments=arguments)
+        around = (*self.around, fields) if launch.kind == "text" else self.around
+        with self._inside(begin, replace(self.scope, variables=variables, arguments=arguments), around):
+            try:
+                status = self.block(parse(self.scope.sources.text, begin) if block is None else block)
+            except ShellSyntaxError:
+                if launch.kind == "script":
+                    raise
+                status = None  # its quotes may depend on the run
+                self.commands.append(Command(fields, start, None, fields))
+        return status
+
+    @contextmanager
+    def _inside(self, begin: int, scope: Scope, around: tuple[tuple[Field, ...], ...]) -> Iterator[None]:
+        """Follow a script in a process of its own, which starts with these variables and changes none outside."""
+        outer = self.scope, self.functions, self.around, self.exported
+        self.scope = scope
         self.functions = {}
-        if launch.kind == "text":
-            self.around = (*around, fields)
-        self.exported = exported | variables.keys() - {"0", "BASH_SOURCE"}
+        self.around = around
+        self.exported = self.exported | scope.variables.keys() - {"0", "BASH_SOURCE"}
         self.depth += 1
-        self.running.append(outer.sources.file(begin))
-        try:
-            status = self.block(parse(outer.sources.text, begin) if block is None else block)
-        except ShellSyntaxError:
-            if launch.kind == "script":
-                raise
-            status = None  # its quotes may depend on the run
-            self.commands.append(Command(fields, start, None, fields))
+        self.running.append(scope.sources.file(begin))
+        yield
         self.running.pop()
         self.depth -= 1
-        self.scope = outer
-        self.functions = functions
-        self.around = around
-        self.exported = exported
+        self.scope, self.functions, self.around, self.exported = outer
         self.ended = self.left = False
-        return status
 
     def _script_of(self, launch: Launched) -> tuple[int, Block | None] | None:
         """Return the offset of the text that a command runs here, and its commands if they are parsed.
@@ -427,11 +443,11 @@ class _Run(Flow):
         if opened is None:
             return None
         text, origin = opened
-        known = self.files.get(origin.file)
-        if known is None or known[0] != text:
+        parsed = self.files.get(origin.file)
+        if parsed is None or parsed[0] != text:
             begin = self.scope.sources.add(text, origin)
-            known = self.files[origin.file] = text, begin, parse(self.scope.sources.text, begin)
-        return known[1:]
+            parsed = self.files[origin.file] = text, begin, parse(self.scope.sources.text, begin)
+        return parsed[1:]
 
     def _add_text(self, value: Value) -> int | None:
         """Add the text of ``bash -c``, in which an unknown piece is a variable; return its offset."""
@@ -517,11 +533,10 @@ class _Run(Flow):
         variables = self.scope.variables
         self.own.setdefault(name, assignment.start)
         before = variables.get(name, ())
-        is_array = any(isinstance(item, Field) for item in before)
         if not isinstance(assignment.value, Word):
             elements = (*before, *value) if assignment.append else value
             variables[name] = tuple(as_field(item) for item in elements[:_LONGEST])
-        elif assignment.element is None and not is_array:
+        elif assignment.element is None and not is_array(before):
             text = scalar(before) + scalar(value) if assignment.append else scalar(value)
             variables[name] = text
             if len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST:

@@ -23,24 +23,30 @@ def output(commands: Block, value: Callable[[Word], str | None], folder: str) ->
     ``value`` returns the text of a word. Paths are relative to the folder in which the script runs, and so is
     ``folder``, the one that it has changed to.
     """
-    statements: list[Statement] = []
-    for statement in commands:
-        if isinstance(statement, Chain) and all(operator == "&&" for operator, _ in statement.commands):
-            statements += [inner for _, inner in statement.commands]
-        else:
-            statements.append(statement)
+    statements = _statements(commands)
     if not statements:
         return None
     *changes, last = statements
     if not changes and isinstance(last, Group):
         return _piped(last, value, folder)
     for change in changes:
-        command = _command(change, value)
-        if command is None or command.name != "cd" or len(command.arguments) != 1 or not command.arguments[0]:
+        target = _folder_of_cd(change, value)
+        if target is None:
             return None
-        folder = posixpath.join(folder, command.arguments[0])
+        folder = posixpath.join(folder, target)
     command = _command(last, value)
     return None if command is None else _printed(command, folder)
+
+
+def _statements(commands: Block) -> list[Statement]:
+    """Return commands in their order, those that ``&&`` joins among them."""
+    statements: list[Statement] = []
+    for statement in commands:
+        if isinstance(statement, Chain) and all(operator == "&&" for operator, _ in statement.commands):
+            statements += [inner for _, inner in statement.commands]
+        else:
+            statements.append(statement)
+    return statements
 
 
 class _Command(NamedTuple):
@@ -58,6 +64,14 @@ def _command(statement: Statement, value: Callable[[Word], str | None]) -> _Comm
     return _Command(name, [text for text in texts if text is None or not text.startswith("-")])
 
 
+def _folder_of_cd(statement: Statement, value: Callable[[Word], str | None]) -> str | None:
+    """Return the folder that ``cd`` changes to, ``None`` if it is unknown, and for any other command."""
+    match _command(statement, value):
+        case _Command("cd", [str() as target]) if target:
+            return target
+    return None
+
+
 def _piped(pipeline: Group, value: Callable[[Word], str | None], folder: str) -> str | None:
     """Return what ``... | sed 's/a/b/'`` prints."""
     if len(pipeline.body) != 2:
@@ -69,35 +83,33 @@ def _piped(pipeline: Group, value: Callable[[Word], str | None], folder: str) ->
     if len(texts) != 2 or texts[0] != "sed":
         return None
     replacement = _REPLACEMENT.fullmatch(texts[1] or "")
-    printed = None if replacement is None else output(first, value, folder)
-    if replacement is None or printed is None:
+    if replacement is None:
         return None
-    return printed.replace(replacement[2], replacement[3], -1 if replacement[4] else 1)
+    _, old, new, every = replacement.groups()
+    printed = output(first, value, folder)
+    return None if printed is None else printed.replace(old, new, -1 if every else 1)
 
 
 def _printed(command: _Command, folder: str) -> str | None:
     """Return the path that a command prints in a folder."""
-    name, arguments = command
-    if name == "pwd" and not arguments:
-        return posixpath.normpath(folder)
-    path = arguments[0] if arguments else None
-    if not path:
-        return None
-    stem = path.rstrip("/")
-    if len(arguments) > 1:
-        suffix = arguments[1]
-        is_cut = name == "basename" and len(arguments) == 2 and suffix is not None
-        return posixpath.basename(stem).removesuffix(suffix or "") if is_cut else None
-    has_name = posixpath.basename(stem) not in (".", "..")
-    match name:
-        case "dirname" if has_name:
-            return posixpath.dirname(stem) or "."
-        case "dirname":
+    match [command.name, *command.arguments]:
+        case ["pwd"]:
+            return posixpath.normpath(folder)
+        case ["basename", str() as path, str() as suffix] if path:
+            return posixpath.basename(path.rstrip("/")).removesuffix(suffix)
+        case ["basename", str() as path] if path and _has_name(path):
+            return posixpath.basename(path.rstrip("/"))
+        case ["dirname", str() as path] if path and _has_name(path):
+            return posixpath.dirname(path.rstrip("/")) or "."
+        case ["dirname", str() as path] if path:
             return posixpath.normpath(posixpath.join(path, ".."))
-        case "basename":
-            return posixpath.basename(stem) if has_name else None
-        case "realpath" | "readlink":
+        case ["realpath" | "readlink", str() as path] if path:
             return posixpath.normpath(posixpath.join(folder, path))
-        case "echo":
+        case ["echo", str() as path] if path:
             return path
     return None
+
+
+def _has_name(path: str) -> bool:
+    """Return whether the last part of a path is a name, and not the present folder or the one above."""
+    return posixpath.basename(path.rstrip("/")) not in (".", "..")
