@@ -18,6 +18,7 @@ from rankplan.read.text.shell.expand import (
     as_field,
     assumed_by,
     cause_of,
+    is_array,
     scalar,
     short,
     text_of,
@@ -153,21 +154,23 @@ class Flow(ABC):
                 status = self._taken((statement,), ()) if position else self.statement(statement)
         return status
 
-    def _if(self, found: If) -> bool | None:
+    def _if(self, branch: If) -> bool | None:
         self.assumed = []
-        status = self.block(found.condition)
+        status = self.block(branch.condition)
         if self.ended or self.left:
             return None
-        if status is not None:
-            return self._taken(found.body, found.otherwise) if status else self._taken(found.otherwise, found.body)
-        self._either(self._test_cause(found), [found.body, found.otherwise])
-        return None
+        if status is None:
+            self._either(self._test_cause(branch), [branch.body, branch.otherwise])
+            return None
+        if status:
+            return self._taken(branch.body, branch.otherwise)
+        return self._taken(branch.otherwise, branch.body)
 
-    def _test_cause(self, found: If) -> Cause:
+    def _test_cause(self, branch: If) -> Cause:
         """Return the test of an `if` as a cause, with the environment variable that decides it."""
-        line = self.scope.sources.text[found.start :].partition("\n")[0].partition(";")[0]
-        variables = (cause.variable for cause in self._causes(found.condition) if cause.variable)
-        return Cause(short(line), found.start, next(variables, ""))
+        line = self.scope.sources.text[branch.start :].partition("\n")[0].partition(";")[0]
+        variables = (cause.variable for cause in self._causes(branch.condition) if cause.variable)
+        return Cause(short(line), branch.start, next(variables, ""))
 
     def _causes(self, node: object) -> Iterator[Cause]:
         """Yield why words of commands are unknown."""
@@ -302,17 +305,21 @@ class Flow(ABC):
 
         Without a word about them, a script that is only read has no arguments: there is no round.
         """
-        if loop.kind == "for":
-            given = self.scope.arguments or ()
-            self.scope.use_arguments(range(len(given)))
-            for argument in given:
-                self.scope.variables[str(loop.variable)] = argument.value
-                self.block(loop.body)
-                if self._leaves():
-                    break
-                if self.may_have_broken:
-                    return False
-            return True
+        return self._rounds_of_for(loop) if loop.kind == "for" else self._rounds_of_while(loop)
+
+    def _rounds_of_for(self, loop: Loop) -> bool:
+        arguments = self.scope.arguments or ()
+        self.scope.use_arguments(range(len(arguments)))
+        for argument in arguments:
+            self.scope.variables[str(loop.variable)] = argument.value
+            self.block(loop.body)
+            if self._leaves():
+                break
+            if self.may_have_broken:
+                return False
+        return True
+
+    def _rounds_of_while(self, loop: Loop) -> bool:
         for _ in range(_MOST_ROUNDS):
             arguments = self.scope.arguments
             self.assumed = []
@@ -324,7 +331,8 @@ class Flow(ABC):
             self.block(loop.body)
             if self._leaves():
                 return True
-            if self.may_have_broken or (arguments is not None and self.scope.arguments is None):
+            are_lost = arguments is not None and self.scope.arguments is None
+            if self.may_have_broken or are_lost:
                 return False
         return False
 
@@ -383,9 +391,9 @@ def _read(node: object) -> Iterator[str]:
             yield from _read(item)
 
 
-def _same(arguments: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | None:
+def _same(ways: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | None:
     """Return the arguments if they are the same in every way that a script may take."""
-    return arguments[0] if all(one == arguments[0] for one in arguments) else None
+    return ways[0] if all(arguments == ways[0] for arguments in ways) else None
 
 
 def _joined(ways: Sequence[dict[str, Variable]], cause: Cause) -> dict[str, Variable]:
@@ -417,12 +425,15 @@ def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
     first = values[0]
     if all(value == first for value in values):
         return first
-    if any(value and isinstance(value[0], Field) for value in values):
-        return _merged_arrays([tuple(as_field(item) for item in value or ()) for value in values], cause)
-    texts = {text_of(scalar(value)) for value in values if value is not None}
-    if len(texts) == 1 and None not in texts and None not in values:
-        return first
-    return (unknown(cause),)
+    if any(is_array(value or ()) for value in values):
+        return _merged_arrays([_elements(value or ()) for value in values], cause)
+    texts = [None if value is None else text_of(scalar(value)) for value in values]
+    is_same_text = None not in texts and len(set(texts)) == 1
+    return first if is_same_text else (unknown(cause),)
+
+
+def _elements(value: Variable) -> tuple[Field, ...]:
+    return tuple(as_field(item) for item in value)
 
 
 def _merged_arrays(arrays: Sequence[tuple[Field, ...]], cause: Cause) -> tuple[Field, ...]:

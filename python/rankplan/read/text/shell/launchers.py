@@ -65,20 +65,21 @@ def launched(fields: Sequence[Field]) -> Launched:
     while position < len(texts):
         name = _name(texts[position])
         if _PYTHON.fullmatch(name):
-            found = _python(fields, position + 1)
+            launch = _python(fields, position + 1)
         elif name in _SHELLS:
-            found = _shell(fields, position + 1)
+            launch = _shell(fields, position + 1)
         elif (following := _inner(texts, position)) is None:
             kind = "script" if name.endswith(_SCRIPTS) else "program"
-            found = Launched(kind, texts[position], tuple(fields[position + 1 :]))
+            launch = Launched(kind, texts[position], tuple(fields[position + 1 :]))
         elif texts[following] in ("-m", "--module"):
-            found = _module(fields, following)
+            launch = _module(fields, following)
         else:
             if name == "env":
-                variables += [one for one in fields[position + 1 : following] if _VARIABLE.fullmatch(one.text or "")]
+                before = fields[position + 1 : following]
+                variables += [field for field in before if _VARIABLE.fullmatch(field.text or "")]
             position = following
             continue
-        return Launched(found.kind, found.program, found.arguments, found.text, tuple(variables))
+        return replace(launch, variables=tuple(variables))
     return Launched("program", None, tuple(fields))
 
 
@@ -137,21 +138,22 @@ def _name(text: str | None) -> str:
 
 def _inner(texts: Sequence[str | None], position: int) -> int | None:
     """Return where the command starts that a launcher at ``position`` runs, or ``-m``; ``None`` if it runs none."""
-    name, rest = _name(texts[position]), range(position + 1, len(texts))
+    name = _name(texts[position])
     if name not in _LAUNCHERS and name not in _PREFIXES:
         return None
-    wanted = _SUBCOMMANDS.get(name, ())
-    if tuple(texts[position + 1 : position + 1 + len(wanted)]) != wanted:
+    subcommand = _SUBCOMMANDS.get(name, ())
+    if tuple(texts[position + 1 : position + 1 + len(subcommand)]) != subcommand:
         return None
     if name == "uv":
         return _behind_uv(texts, position + 2)
     is_module = False
-    for index in rest:
+    for index in range(position + 1, len(texts)):
         text = texts[index]
         if text == "--":
             return _behind_variables(texts, index + 1)
         if text in ("-m", "--module") and name in _RUNNERS:
-            if not "".join(str(word) for word in texts[index + 1 : index + 2]).startswith("-"):
+            following = texts[index + 1] if index + 1 < len(texts) else None
+            if following is None or not following.startswith("-"):
                 return index
             is_module = True  # a switch: the module follows other options
         if _is_program(name, text, texts[index - 1], is_module=is_module):

@@ -129,8 +129,8 @@ def parse(text: str, start: int = 0) -> Block:
     block = parser.block()
     if parser.position < len(text):
         rest = re.match(r"\S+", text[parser.position :])
-        found = rest[0] if rest else text[parser.position]
-        raise ShellSyntaxError(f"`{found}` does not match the commands before it", parser.position, "remove it")
+        word = rest[0] if rest else text[parser.position]
+        raise ShellSyntaxError(f"`{word}` does not match the commands before it", parser.position, "remove it")
     return block
 
 
@@ -141,9 +141,10 @@ class _Parser(Words):
 
     def _skip_blanks(self, *, lines: bool = False) -> None:
         """Move past blanks, comments and continuations, and past ends of lines if ``lines``."""
-        while (found := (_ENDS_OF_COMMANDS if lines else _BLANKS).match(self.text, self.position)) is not None:
-            self.position = found.end()
-            if found[0] == "\n":
+        skipped = _ENDS_OF_COMMANDS if lines else _BLANKS
+        while (blanks := skipped.match(self.text, self.position)) is not None:
+            self.position = blanks.end()
+            if blanks[0] == "\n":
                 self._skip_documents()
 
     def _skip_documents(self) -> None:
@@ -152,7 +153,8 @@ class _Parser(Words):
             tabs = r"\t*" if document.indented else ""
             delimiter = re.escape(document.delimiter.literal or "")
             end = re.compile(rf"^{tabs}{delimiter}(?:\n|\Z)", re.MULTILINE).search(self.text, self.position)
-            start, stop = self.position, len(self.text) if end is None else end.start()
+            start = self.position
+            stop = len(self.text) if end is None else end.start()
             if document.delimiter.quoted:
                 document.word = Word((Literal(self.text[start:stop], start, quoted=True),), start, stop)
             else:
@@ -163,8 +165,8 @@ class _Parser(Words):
         self._documents = []
 
     def _reserved(self) -> str | None:
-        found = _RESERVED.match(self.text, self.position)
-        return found[0] if found else None
+        word = _RESERVED.match(self.text, self.position)
+        return None if word is None else word[0]
 
     def _take(self, word: str, opening: str, start: int) -> None:
         """Move past a reserved word, which must come next."""
@@ -209,39 +211,42 @@ class _Parser(Words):
         commands = [self._command()]
         while self._operator(_PIPE):
             commands.append(self._command())
-        return Group(tuple(Group((one,), apart=True) for one in commands), apart=False) if commands[1:] else commands[0]
+        if len(commands) == 1:
+            return commands[0]
+        return Group(tuple(Group((command,), apart=True) for command in commands), apart=False)
 
     def _operator(self, pattern: re.Pattern[str]) -> str | None:
         """Move past an operator and the ends of lines after it, and return it; ``None`` if there is none."""
         self._skip_blanks()
-        found = pattern.match(self.text, self.position)
-        if found is None:
+        operator = pattern.match(self.text, self.position)
+        if operator is None:
             return None
-        self.position = found.end()
+        self.position = operator.end()
         self._skip_blanks(lines=True)
-        return found[0]
+        return operator[0]
 
     def _command(self) -> Statement:
         self._skip_blanks()
-        start, word = self.position, self._reserved()
-        found: Statement
+        start = self.position
+        word = self._reserved()
         if word == "!":
             self.position += 1
             return Not(self._command())
-        if self._at("((") and (expression := self._arithmetic(start + 2)) is not None:
-            found = Calculation(expression)
-        elif word == "[[":
+        if word == "[[":
             return self._test()
+        statement: Statement
+        if self._at("((") and (expression := self._arithmetic(start + 2)) is not None:
+            statement = Calculation(expression)
         elif word == "if":
-            found = self._if(start)
+            statement = self._if(start)
         elif word == "case":
-            found = self._case()
+            statement = self._case()
         elif word in ("for", "select", "while", "until"):
-            found = self._loop(word)
+            statement = self._loop(word)
         elif self._at("(") or word == "{":
             closing = ")" if self._at("(") else "}"
             self.position += 1
-            found = Group(self.block(), apart=closing == ")")
+            statement = Group(self.block(), apart=closing == ")")
             self._take(closing, self.text[start], start)
         elif function := _FUNCTION.match(self.text, start):
             self.position = function.end()
@@ -250,21 +255,22 @@ class _Parser(Words):
         else:
             return self._simple()
         self._skip_redirections()
-        return found
+        return statement
 
     def _skip_redirections(self) -> bool:
         """Move past redirections, and note here-documents; return whether there was one."""
-        any_found = False
+        count = 0
         while True:
             self._skip_blanks()
-            found = _REDIRECTION.match(self.text, self.position)
-            if found is None or self._placeholder() is not None:
-                return any_found
-            any_found, self.position = True, found.end()
+            redirection = _REDIRECTION.match(self.text, self.position)
+            if redirection is None or self._placeholder() is not None:
+                return count > 0
+            count += 1
+            self.position = redirection.end()
             self._skip_blanks()
             target = self.word()
-            if found[0].lstrip("0123456789") in ("<<", "<<-"):
-                self._documents.append(Document(target, indented=found[0].endswith("-")))
+            if redirection[0].lstrip("0123456789") in ("<<", "<<-"):
+                self._documents.append(Document(target, indented=redirection[0].endswith("-")))
 
     def _simple(self) -> Simple:
         start = self.position
@@ -291,29 +297,31 @@ class _Parser(Words):
             words.append(self.word())
             declaring = declaring or (len(words) == 1 and words[0].literal in _DECLARING)
 
-    def _assignment(self, found: re.Match[str]) -> Assignment:
-        self.position = found.end()
-        value: Word | tuple[Word, ...]
-        if not self._at("("):
-            value = self.word()
-        else:
-            self.position += 1
-            items: list[Word] = []
-            while True:
-                self._skip_blanks(lines=True)
-                if self.position >= len(self.text):
-                    raise ShellSyntaxError("this array is not closed", found.start(), "add the closing parenthesis")
-                if self._at(")"):
-                    break
-                item = self.word()
-                if _INDEXED.match(self.text, item.start):
-                    item = item._replace(parts=(Unread(item.start, item.end, quoted=True),))
-                if item.end == item.start:
-                    raise ShellSyntaxError(f"unexpected `{self.text[item.start]}`", item.start, "quote it")
-                items.append(item)
-            self.position += 1
-            value = tuple(items)
-        return Assignment(found[1], value, bool(found[3]), found.start(), found[2] and found[2][1:-1])
+    def _assignment(self, beginning: re.Match[str]) -> Assignment:
+        """Read the value after ``name=``, ``name[index]=`` or either with ``+=``."""
+        start = beginning.start()
+        self.position = beginning.end()
+        value = self._array(start) if self._at("(") else self.word()
+        name, index, plus = beginning.groups()
+        return Assignment(name, value, bool(plus), start, index and index[1:-1])
+
+    def _array(self, start: int) -> tuple[Word, ...]:
+        """Read the words between parentheses; ``start`` is that of the assignment."""
+        self.position += 1
+        items: list[Word] = []
+        while True:
+            self._skip_blanks(lines=True)
+            if self.position >= len(self.text):
+                raise ShellSyntaxError("this array is not closed", start, "add the closing parenthesis")
+            if self._at(")"):
+                self.position += 1
+                return tuple(items)
+            item = self.word()
+            if _INDEXED.match(self.text, item.start):
+                item = item._replace(parts=(Unread(item.start, item.end, quoted=True),))
+            if item.end == item.start:
+                raise ShellSyntaxError(f"unexpected `{self.text[item.start]}`", item.start, "quote it")
+            items.append(item)
 
     def _test(self) -> Simple:
         start = self.position
@@ -360,43 +368,53 @@ class _Parser(Words):
             if self._reserved() == "esac" or self.position >= len(self.text):
                 self._take("esac", "case", start)
                 return Case(word, tuple(branches), start)
-            if self._at("("):
-                self.position += 1
-            patterns: list[Word] = []
-            while not self._at(")"):
-                self._skip_blanks(lines=True)
-                patterns.append(self.word())
-                self._skip_blanks(lines=True)
-                if self._at("|"):
-                    self.position += 1
-                elif not self._at(")"):
-                    raise ShellSyntaxError("a pattern of `case` ends with `)`", patterns[-1].start, "add `)`")
-            self.position += 1
-            branches.append((tuple(patterns), self.block()))
-            end = next(one for one in _ENDS if self._at(one))
+            patterns = self._patterns()
+            branches.append((patterns, self.block()))
+            end = next(end for end in _ENDS if self._at(end))
             if end in (";;&", ";&"):  # several branches may run
                 word = Word((Unread(self.position, self.position + len(end), quoted=True),), word.start, word.end)
             self.position += len(end)
+
+    def _patterns(self) -> tuple[Word, ...]:
+        """Read the patterns of a branch of ``case``, and the parenthesis after them."""
+        if self._at("("):
+            self.position += 1
+        patterns: list[Word] = []
+        while not self._at(")"):
+            self._skip_blanks(lines=True)
+            patterns.append(self.word())
+            self._skip_blanks(lines=True)
+            if self._at("|"):
+                self.position += 1
+            elif not self._at(")"):
+                raise ShellSyntaxError("a pattern of `case` ends with `)`", patterns[-1].start, "add `)`")
+        self.position += 1
+        return tuple(patterns)
 
     def _loop(self, kind: str) -> Loop:
         start = self.position
         self.position += len(kind)
         self._skip_blanks()
         variable: str | None = None
-        condition: Block = ()
         words: tuple[Word, ...] = ()
+        condition: Block = ()
         if kind in ("for", "select"):
-            if self._at("((") and (header := self._arithmetic(self.position + 2)) is not None:
-                variable = next(iter(assigned_names(self.text[header.start : header.end])), None)
-            else:
-                variable = self.word().literal
-                self._skip_blanks(lines=True)
-                if self._reserved() == "in":
-                    self.position += 2
-                    words = self._simple().words
+            variable, words = self._for()
         else:
             condition = self.block()
         self._take("do", kind, start)
         body = self.block()
         self._take("done", kind, start)
         return Loop(kind, variable, body, start, condition, words)
+
+    def _for(self) -> tuple[str | None, tuple[Word, ...]]:
+        """Read the variable of ``for``, and the words that it goes over: ``((i = 0; i < 4; i++))`` has none."""
+        if self._at("((") and (header := self._arithmetic(self.position + 2)) is not None:
+            names = assigned_names(self.text[header.start : header.end])
+            return (names[0] if names else None), ()
+        variable = self.word().literal
+        self._skip_blanks(lines=True)
+        if self._reserved() != "in":
+            return variable, ()
+        self.position += 2
+        return variable, self._simple().words

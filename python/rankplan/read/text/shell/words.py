@@ -180,8 +180,8 @@ class Words(ABC):
 
     def _placeholder(self) -> Literal | None:
         """Return the placeholder at the position, ``None`` if there is none."""
-        found = _PLACEHOLDER.match(self.text, self.position)
-        return None if found is None else Literal(found[0], self.position, quoted=True)
+        placeholder = _PLACEHOLDER.match(self.text, self.position)
+        return None if placeholder is None else Literal(placeholder[0], self.position, quoted=True)
 
     def _plain(self, stop: Callable[[str], bool], *, quoted: bool) -> Literal:
         start = self.position
@@ -260,16 +260,16 @@ class Words(ABC):
             self.position = count.end()
             nothing = Word((), count.end(), count.end())
             return Expansion(count[1], start, self.position, COUNT, nothing, elements=False, quoted=quoted)
-        found = _BRACED.match(self.text, start)
-        begin = self.position = start + 2 if found is None else found.end()
+        opening = _BRACED.match(self.text, start)
+        begin = self.position = start + 2 if opening is None else opening.end()
         parts = self._quoted_parts("}") if quoted else self.word("}".__eq__).parts
         argument = Word(tuple(parts), begin, self.position)
         if not self._at("}"):
             raise ShellSyntaxError("this `${` is not closed", start, "add the closing brace")
         self.position += 1
-        if found is None:
+        if opening is None:
             return Unread(start, self.position, quoted)
-        return self._named(start, found[1], found[2], found[3], argument, quoted=quoted)
+        return self._named(start, opening[1], opening[2], opening[3], argument, quoted=quoted)
 
     def _slice(self, some: re.Match[str], *, quoted: bool) -> Part:
         """Return the elements of an array from a number on: both numbers are the argument."""
