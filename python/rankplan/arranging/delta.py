@@ -56,26 +56,7 @@ def resize(
     component. Raises `PlacementError`: ``invalid-value``, ``no-spare``, ``group-spans``, ``segment-incomplete``.
     """
     before = found.plan
-    places = found.arrangement.nodes
-    kept: dict[str, Sequence[int]] = {name: range(len(component)) for name, component in before.items()}
-    parts = dict(before)
-    more: dict[str, int] = {}
-    wrong: list[Diagnostic] = []
-    for name, count in shrink.items():
-        try:
-            kept[name], parts[name] = removed(before, name, count, renumber=renumber)
-        except PlacementError as error:
-            wrong += error.diagnostics
-    for name, count in grow.items():
-        try:
-            reject_without_groups(parts[name])
-            step = Step.of(parts[name])
-            more[name] = step.times(name, count) * step.nodes * step.resources
-        except PlacementError as error:
-            wrong += error.diagnostics
-    wrong += size_faults(before.rules.pools, parts, more)
-    if wrong:
-        raise PlacementError(wrong)
+    kept, parts = _changed_sizes(before, shrink, grow, renumber=renumber)
     sizing = _Sizing(found, parts, inventory, reserved)
     sized = sizing.sized(grow)
     if not isinstance(sized, _Sized):
@@ -87,9 +68,38 @@ def resize(
         arrangement = order.solved(sized.task).arrangement
     except NotInOrder as error:
         raise PlacementError([_order_fault(before, inventory, sized, error.unsorted)]) from None
-    nodes = nodes_of(before, inventory, places, arrangement.nodes, sized.facts)
-    after = before.placed(nodes, [moved_to(one, nodes) for one in sized.task.parts.values()], sized.rules)
+    nodes = nodes_of(before, inventory, found.arrangement.nodes, arrangement.nodes, sized.facts)
+    after = before.placed(nodes, [moved_to(part, nodes) for part in sized.task.parts.values()], sized.rules)
     return _joined(found, with_requests(after, requests, before), kept, arrangement)
+
+
+def _changed_sizes(
+    before: Plan, shrink: Mapping[str, int], grow: Mapping[str, int], *, renumber: bool
+) -> tuple[dict[str, Sequence[int]], dict[str, Component]]:
+    """Return the old ranks of the processes that stay, and the components without those that go.
+
+    Raises `PlacementError` with every size that cannot be.
+    """
+    kept: dict[str, Sequence[int]] = {name: range(len(component)) for name, component in before.items()}
+    parts = dict(before)
+    more_resources: dict[str, int] = {}
+    wrong: list[Diagnostic] = []
+    for name, count in shrink.items():
+        try:
+            kept[name], parts[name] = removed(before, name, count, renumber=renumber)
+        except PlacementError as error:
+            wrong += error.diagnostics
+    for name, count in grow.items():
+        try:
+            reject_without_groups(parts[name])
+            step = Step.of(parts[name])
+            more_resources[name] = step.times(name, count) * step.nodes * step.resources
+        except PlacementError as error:
+            wrong += error.diagnostics
+    wrong += size_faults(before.rules.pools, parts, more_resources)
+    if wrong:
+        raise PlacementError(wrong)
+    return kept, parts
 
 
 def _requests(before: Plan, sized: _Sized, changed: Iterable[str]) -> Requests:
@@ -137,7 +147,7 @@ class _Sized:
     @property
     def cost(self) -> list[int]:
         """The cost of the arrangement, if there is one."""
-        return [] if isinstance(self.task.answer, Refusal) else self.task.answer[1].cost
+        return [] if isinstance(self.task.answer, Refusal) else self.task.answer.best.cost
 
     @property
     def new(self) -> RankSet:
@@ -148,7 +158,7 @@ class _Sized:
         """Return the node that was found for a node rank, by its rank in the inventory."""
         if isinstance(self.task.answer, Refusal):
             return None
-        node = self.task.answer[1].nodes[rank]
+        node = self.task.answer.best.nodes[rank]
         return None if node is None else self.task.usable[node]
 
 
@@ -164,20 +174,15 @@ class _Sizing:
         self._network = Network.of(inventory, plan)
         self._excluded = Exclusion.of(plan.inventory, inventory, places)
         used = used_nodes(parts.values())
-        freed, left = used_nodes(plan.values()) - used, len(places)
-        groups = () if plan.inventory.facts is None else plan.inventory.facts.node_groups
-        needed = {group.node_ranks[0] for group in groups}
-        needed.update(node for group in groups if group.hardware is not None for node, _ in group.hardware.counts())
+        num_ranks = len(places)
         if not has_all_nodes(plan, inventory):
-            # A last node rank without processes is none any more.
-            while left - 1 in freed and left - 1 not in needed:
-                left -= 1
-        self._places = _returned(places, used, reserved)[:left]
+            num_ranks = _without_freed_ends(num_ranks, used_nodes(plan.values()) - used, _stated_ranks(plan.inventory))
+        self._places = _returned(places, used, reserved)[:num_ranks]
         protects = {rank: names for ranks, names in reserves(plan.rules.pools) for rank in ranks}
         self._reserved = [(node, protects[rank]) for rank, node in reserved.items() if rank in protects]
         self._pinned = [place if rank in used else None for rank, place in enumerate(self._places)]
-        self._facts = plan.inventory.facts and resized_facts(plan.inventory.facts, left)
-        self._rules = plan.rules.with_pools_on(RankSet(range(left)))
+        self._facts = plan.inventory.facts and resized_facts(plan.inventory.facts, num_ranks)
+        self._rules = plan.rules.with_pools_on(RankSet(range(num_ranks)))
 
     def sized(self, grow: Mapping[str, int]) -> _Sized | Refusal | None:
         """Return nodes for so many more data groups, or why there are none; ``None`` if there are too few nodes.
@@ -187,29 +192,35 @@ class _Sizing:
         the nodes of all these ranks, for the first of them. Then the first of them, or else those whose nodes it
         chose, get the processes in place, unless that costs more.
         """
-        spared = self._sized(grow, {name: [] for name in grow}, held=True)
-        if isinstance(spared, _Sized):
-            return spared
-        first = self._first_unused(grow)
-        free = self._sized(grow, first, held=False)
-        if first is None or not isinstance(free, _Sized):
+        on_spares = self._solved(grow, {name: [] for name in grow}, held=True)
+        if isinstance(on_spares, _Sized):
+            return on_spares
+        first_unused = self._first_unused(grow)
+        if first_unused is None:
+            return None
+        free = self._solved(grow, first_unused, held=False)
+        if not isinstance(free, _Sized):
             return free
-        home = {self._places[rank]: rank for rank, node in enumerate(self._pinned) if node is None}
-        chosen = {
-            name: sorted(home[node] for rank in ranks if (node := free.node_of(rank)) in home)
-            for name, ranks in free.added.items()
-        }
-        for reused in (first, chosen):
-            in_place = self._sized(grow, reused, held=True)
+        for reused in (first_unused, self._chosen(free)):
+            in_place = self._solved(grow, reused, held=True)
             if isinstance(in_place, _Sized) and in_place.cost <= free.cost:
                 return in_place
         return free
 
+    def _chosen(self, sized: _Sized) -> dict[str, list[int]]:
+        """Return the node ranks without processes whose nodes new node ranks got, by component."""
+        rank_of_node = {self._places[rank]: rank for rank, node in enumerate(self._pinned) if node is None}
+        chosen = {}
+        for name, ranks in sized.added.items():
+            nodes = [sized.node_of(rank) for rank in ranks]
+            chosen[name] = sorted(rank_of_node[node] for node in nodes if node in rank_of_node)
+        return chosen
+
     def check_kept(self) -> None:
         """Raise `PlacementError` if the nodes that stay break a rule, whatever grows."""
-        kept = self._asked({}, {}, held=True)
-        if kept is not None:
-            kept.task.solve()
+        unchanged = self._resized({}, {}, held=True)
+        if unchanged is not None:
+            unchanged.task.solve()
 
     def _first_unused(self, grow: Mapping[str, int]) -> dict[str, list[int]] | None:
         """Return node ranks without processes for the nodes that the inventory lacks; ``None`` if they are too few."""
@@ -227,75 +238,92 @@ class _Sizing:
             count += more - lacking
         return reused
 
-    def _sized(
-        self, grow: Mapping[str, int], reused: Mapping[str, Sequence[int]] | None, *, held: bool
+    def _solved(
+        self, grow: Mapping[str, int], reused: Mapping[str, Sequence[int]], *, held: bool
     ) -> _Sized | Refusal | None:
         """Return nodes for so many more data groups, or why there are none; ``None`` if there are too few nodes."""
-        asked = None if reused is None else self._asked(grow, reused, held=held)
-        if asked is None:
+        sized = self._resized(grow, reused, held=held)
+        if sized is None:
             return None
         try:
-            return asked.task.answer if isinstance(asked.task.answer, Refusal) else asked
+            return sized.task.answer if isinstance(sized.task.answer, Refusal) else sized
         except PlacementError as error:
             if error.code != "too-few-nodes":
                 raise
             return None
 
-    def _asked(self, grow: Mapping[str, int], reused: Mapping[str, Sequence[int]], *, held: bool) -> _Sized | None:
+    def _resized(self, grow: Mapping[str, int], reused: Mapping[str, Sequence[int]], *, held: bool) -> _Sized | None:
         """Return the task of so many more data groups on these node ranks without processes, and on new ones.
 
         With ``held``, these ranks, and all others without processes, keep their nodes. ``None``: the inventory has too
         few nodes for new ranks.
         """
-        order, facts = list(self._places), self._facts
-        rules, added, taken = dict[str, Rule](), dict[str, list[int]](), RankSet()
+        order = list(self._places)
+        facts = self._facts
+        rules: dict[str, Rule] = {}
+        added: dict[str, list[int]] = {}
+        refilled = RankSet()
         for name, count in grow.items():
             part = self._parts[name]
-            step, node = Step.of(part), part.rows[len(part) - 1].cluster_node_rank
-            more = step.times(name, count) * step.nodes
-            if not more:
+            step = Step.of(part)
+            like = part.rows[len(part) - 1].cluster_node_rank
+            num_nodes = step.times(name, count) * step.nodes
+            if not num_nodes:
                 continue
-            if more < len(reused[name]) or len(order) + more - len(reused[name]) > self._inventory.num_nodes:
+            num_new = num_nodes - len(reused[name])
+            if num_new < 0 or len(order) + num_new > self._inventory.num_nodes:
                 return None
-            new = range(len(order), len(order) + more - len(reused[name]))
-            order += [self._places[node]] * len(new)
-            facts = facts and resized_facts(facts, len(order), part.node_groups[0], new, like=node)
-            taken |= RankSet(reused[name])
+            new = range(len(order), len(order) + num_new)
+            order += [self._places[like]] * num_new
+            facts = facts and resized_facts(facts, len(order), part.node_groups[0], new, like=like)
+            refilled |= RankSet(reused[name])
             added[name] = [*reused[name], *new]
             rules[name] = self._rule(name, self._resources(part, self._planned(order, facts), added[name]), step)
-        planned = self._planned(order, facts)
+        task = self._task(order, self._planned(order, facts), grow, rules, refilled, held=held)
+        rules_left = self._rules.with_pools_on(RankSet(range(len(order))) - refilled)
+        return _Sized(task, facts, rules_left, added)
+
+    def _task(
+        self,
+        order: Sequence[int],
+        planned: Inventory,
+        grow: Mapping[str, int],
+        rules: Mapping[str, Rule],
+        refilled: RankSet,
+        *,
+        held: bool,
+    ) -> Task:
+        """Return the task to find nodes for the components with these rules, on the planned nodes."""
         parts = {}
         for name, part in self._parts.items():
-            rule = rules.get(name)
             groups = num_data_groups(part) + grow.get(name, 0)
-            parts[name] = moved_to(part, planned) if rule is None else resized(part, planned, rule, groups)
-        none = [None] * (len(order) - len(self._places))
-        pinned, were = [*self._pinned, *none], [*self._places, *none]
-        for rank in taken if held else ():
-            pinned[rank] = self._places[rank]
-        task = Task(
+            parts[name] = resized(part, planned, rules[name], groups) if name in rules else moved_to(part, planned)
+        of_new_ranks = [None] * (len(order) - len(self._places))
+        pinned = [*self._pinned, *of_new_ranks]
+        if held:
+            for rank in refilled:
+                pinned[rank] = self._places[rank]
+        return Task(
             self._inventory,
             planned,
             parts,
             self._network,
             self._excluded,
-            were=were,
+            were=[*self._places, *of_new_ranks],
             pinned=pinned,
             before=self._crossings,
             held=held,
             reserved=self._reserved,
             groups=GroupNodes.of(self._plan, self._plan.inventory, self._inventory, self._places),
         )
-        rules_left = self._rules.with_pools_on(RankSet(range(len(order))) - taken)
-        return _Sized(task, facts, rules_left, added)
 
     def _planned(self, order: Sequence[int], facts: ClusterFacts | None) -> Inventory:
         """Return nodes like those of the plan, and of its new node ranks, as if all their hardware could be used."""
-        found = self._inventory.reordered(order)
+        nodes = self._inventory.reordered(order)
         if facts is not None:
-            facts = with_named_levels(facts, self._rules, found)
-            found = found.with_facts(replace(facts, exclude=()), planned=True)
-        return unmarked(found)
+            facts = with_named_levels(facts, self._rules, nodes)
+            nodes = nodes.with_facts(replace(facts, exclude=()), planned=True)
+        return unmarked(nodes)
 
     def _unused(self, part: Component, like: int, count: int, taken: RankSet) -> list[int]:
         """Return ``count`` node ranks without processes that a component can use, or all if there are fewer.
@@ -307,23 +335,27 @@ class _Sizing:
         group = self._plan.inventory.group(label)
         if label not in (CLUSTER, NODE) and (group is None or self._plan.dialect is None):
             return []
-        strange = RankSet().union(*(ranks for ranks, names in reserves(self._rules.pools) if part.name not in names))
-        wanted = self._inventory.node(self._places[like])
+        barred = RankSet().union(*(ranks for ranks, names in reserves(self._rules.pools) if part.name not in names))
+        barred |= taken
         if group is not None:
-            strange |= RankSet(range(len(self._pinned))) - group.node_ranks
-        free = (rank for rank, node in enumerate(self._pinned) if node is None and rank not in taken | strange)
-        nodes = ((rank, self._inventory.node(self._places[rank])) for rank in free)
-        alike = [
-            rank
-            for rank, node in nodes
-            if (node.accelerator_type, node.num_accelerators) == (wanted.accelerator_type, wanted.num_accelerators)
-        ]
+            barred |= RankSet(range(len(self._pinned))) - group.node_ranks
+        equipment_like_it = self._equipment(like)
+        alike = []
+        for rank, node in enumerate(self._pinned):
+            is_free = node is None and rank not in barred
+            if is_free and self._equipment(rank) == equipment_like_it:
+                alike.append(rank)
         marks, last = self._excluded.marks, max(part.used_nodes())
 
         def preference(rank: int) -> tuple[bool, bool, int]:
             return self._places[rank] in marks, rank < last, rank
 
         return sorted(alike, key=preference)[:count]
+
+    def _equipment(self, rank: int) -> tuple[str, int]:
+        """Return the type and the number of the accelerators of a node rank."""
+        node = self._inventory.node(self._places[rank])
+        return node.accelerator_type, node.num_accelerators
 
     def _resources(self, part: Component, planned: Inventory, ranks: Sequence[int]) -> list[int]:
         """Return the resources of node ranks; in a node group of RLinf, these are the last ones."""
@@ -345,9 +377,9 @@ class _Sizing:
         """Return the rule of a component on more resources, which must be the last ones of its node groups."""
         part = self._parts[name]
         label, *others = part.node_groups
-        later = [one for one, part in self._plan.items() if label in part.node_groups[:-1]]
-        if label not in (CLUSTER, NODE) and (others or later):
-            raise PlacementError([faults.several_node_groups((later or [name])[0], label)])
+        continuing = [other for other, part in self._plan.items() if label in part.node_groups[:-1]]
+        if label not in (CLUSTER, NODE) and (others or continuing):
+            raise PlacementError([faults.several_node_groups((continuing or [name])[0], label)])
         rule = grown_rule(part, resources, step)
         if rule is None:
             raise PlacementError([faults.no_larger_rule(name, len(resources))])
@@ -387,6 +419,23 @@ class _Sizing:
             return isinstance(self.sized(grow), _Sized)
         except PlacementError:
             return False
+
+
+def _without_freed_ends(num_ranks: int, freed: RankSet, stated: set[int]) -> int:
+    """Return the number of node ranks without the last ones that lost their processes, unless the facts need them."""
+    while num_ranks - 1 in freed and num_ranks - 1 not in stated:
+        num_ranks -= 1
+    return num_ranks
+
+
+def _stated_ranks(inventory: Inventory) -> set[int]:
+    """Return node ranks that facts cannot do without: one of each node group, and those with configured hardware."""
+    groups = () if inventory.facts is None else inventory.facts.node_groups
+    stated = {group.node_ranks[0] for group in groups}
+    for group in groups:
+        if group.hardware is not None:
+            stated.update(node for node, _ in group.hardware.counts())
+    return stated
 
 
 def _returned(places: Sequence[int], used: RankSet, reserved: Mapping[int, int]) -> list[int]:

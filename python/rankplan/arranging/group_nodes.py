@@ -7,7 +7,7 @@ of a lost node is in its groups, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from rankplan._core import CLUSTER, NODE, RankSet
@@ -29,18 +29,16 @@ class GroupNodes:
     unknown: RankSet = field(default_factory=RankSet)
 
     @classmethod
-    def of(cls, plan: Plan, planned: Inventory, inventory: Inventory, known: Sequence[int | None]) -> GroupNodes:
-        """Return the groups of the components of a plan; ``known`` has the rank in an inventory of each node."""
-        labels = {label for one in plan.values() for label in one.node_groups if label not in (CLUSTER, NODE)}
+    def of(cls, plan: Plan, planned: Inventory, inventory: Inventory, places: Sequence[int | None]) -> GroupNodes:
+        """Return the groups of the components of a plan; ``places`` has the rank in an inventory of each node."""
+        labels = {label for part in plan.values() for label in part.node_groups if label not in (CLUSTER, NODE)}
         if plan.dialect is None or not labels:
             return cls()
-        found = {}
+        nodes = {}
         for group in planned.node_groups:
             if group.label in labels:
-                places = (known[rank] for rank in group.node_ranks if rank < len(known))
-                found[group.label] = RankSet(place for place in places if place is not None)
-        seen = RankSet(place for place in known if place is not None)
-        return cls(found, RankSet(range(inventory.num_nodes)) - seen)
+                nodes[group.label] = _present(places[rank] for rank in group.node_ranks if rank < len(places))
+        return cls(nodes, RankSet(range(inventory.num_nodes)) - _present(places))
 
     def unfit(self, parts: Mapping[str, Component], num_nodes: int) -> Iterator[tuple[int, RankSet]]:
         """Yield each node with the node ranks that must not be on it.
@@ -50,16 +48,18 @@ class GroupNodes:
         """
         if not self.nodes:
             return
-        own = {label: used_nodes(one for one in parts.values() if label in one.node_groups) for label in self.nodes}
-        grouped = RankSet().union(*own.values())
-        others = used_nodes(one for one in parts.values() if one.node_groups == (CLUSTER,)) - grouped
+        of_groups: dict[str, RankSet] = {}
+        for label in self.nodes:
+            of_groups[label] = used_nodes(part for part in parts.values() if label in part.node_groups)
+        grouped = RankSet().union(*of_groups.values())
+        ungrouped = used_nodes(part for part in parts.values() if part.node_groups == (CLUSTER,)) - grouped
         for node in RankSet(range(num_nodes)) - self.unknown:
             labels = [label for label, nodes in self.nodes.items() if node in nodes]
-            wrong = RankSet().union(*(ranks for label, ranks in own.items() if label not in labels))
+            unfit = RankSet().union(*(ranks for label, ranks in of_groups.items() if label not in labels))
             if labels:
-                wrong |= others
-            if wrong:
-                yield node, wrong
+                unfit |= ungrouped
+            if unfit:
+                yield node, unfit
 
     def facts(self, facts: ClusterFacts, nodes: Sequence[int]) -> ClusterFacts:
         """Return facts whose groups have their machines; ``nodes`` has the rank in the inventory of each node."""
@@ -74,3 +74,8 @@ class GroupNodes:
                 group = replace(group, node_ranks=ranks, environments=())
             groups.append(group)
         return replace(facts, node_groups=tuple(groups))
+
+
+def _present(places: Iterable[int | None]) -> RankSet:
+    """Return the places of nodes that the inventory has."""
+    return RankSet(place for place in places if place is not None)

@@ -63,7 +63,7 @@ class LineUp:
     def __init__(self, task: Task, lines: Sequence[SortedLine], sets: Sequence[Together]) -> None:
         self._lines, self._sets = lines, sets
         self._ids = [domains.ids for domains in task.domains]
-        self._needs, self._present, _ = task.hardware
+        self._needs, self._present = task.hardware.needs, task.hardware.present
         self._unsuited = task.unsuited()
         self._caps = task.caps
         self._num_ranks = task.planned.num_nodes

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain, product
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Problem, RankSet
@@ -37,6 +37,26 @@ replica groups and expert-data groups.
 
 _Kind: TypeAlias = tuple[str, int, str | None]
 """Type, number and model of the accelerators of a node."""
+
+_MOVES = slice(3)
+"""The part of a cost that counts the broken rules and the processes that move."""
+_NETWORK = slice(3, None)
+"""The part of a cost that counts what crosses domains, and the domains in use."""
+
+
+class Hardware(NamedTuple):
+    """The hardware that each node rank needs and that each node has, as indexes of these kinds."""
+
+    needs: list[int]
+    present: list[int]
+    kinds: list[_Kind]
+
+
+class Solution(NamedTuple):
+    """The task for the core, and the best arrangement that it has found."""
+
+    problem: Problem
+    best: Found
 
 
 @frozen(slots=False)
@@ -124,34 +144,46 @@ class Task:
         if isinstance(self.answer, Refusal):
             raise self.answer.error(self.network.rules)
         problem, found = self.answer
-        block = problem.moved_as_block(found) if self.old else None
-        if block is not None and block.cost[3:] >= found.cost[3:]:
-            block = None
-        if block is not None and self.whole_group:
-            found, block = block, None
-        usable = self.usable
-        nodes = [None if node is None else usable[node] for node in found.nodes]
+        found, block_moves = self._with_whole_group(problem, found)
+        nodes = [None if node is None else self.usable[node] for node in found.nodes]
         self._fill(nodes)
         filled = [node for node in nodes if node is not None]
+        return Arrangement(
+            present=self.inventory,
+            nodes=tuple(filled),
+            spares=tuple(self._all_spares(filled)),
+            levels=self.network.levels,
+            before=self._before() if self.before is None else self.before,
+            after=problem.crossings(found.nodes),
+            optimal=found.optimal,
+            moved=found.moved,
+            as_block=block_moves,
+        )
+
+    def _with_whole_group(self, problem: Problem, found: Found) -> tuple[Found, int | None]:
+        """Return the arrangement to use, and how many processes would move to make the smallest torn group whole.
+
+        That number is ``None`` if they move anyway, or if it makes nothing better.
+        """
+        block = problem.moved_as_block(found) if self.old else None
+        if block is None or block.cost[_NETWORK] >= found.cost[_NETWORK]:
+            return found, None
+        return (block, None) if self.whole_group else (found, block.moved)
+
+    def _all_spares(self, filled: Sequence[int]) -> list[int]:
+        """Return the nodes that no node rank has, domain after domain, and then those that cannot be used.
+
+        A node that is excluded by its rank keeps that rank among all nodes, if there are no node ranks up to it.
+        """
         taken = set(filled)
-        spares = [usable[node] for node in self.hierarchy.order if usable[node] not in taken]
+        spares = [self.usable[node] for node in self.hierarchy.order if self.usable[node] not in taken]
         listed = taken.union(spares)
         spares += (node for node in range(self.inventory.num_nodes) if node not in listed)
         for rank, node in sorted(self.excluded.named.items()):
             if node in spares and rank >= len(filled):
                 spares.remove(node)
                 spares.insert(rank - len(filled), node)
-        return Arrangement(
-            present=self.inventory,
-            nodes=tuple(filled),
-            spares=tuple(spares),
-            levels=self.network.levels,
-            before=self._before() if self.before is None else self.before,
-            after=problem.crossings(found.nodes),
-            optimal=found.optimal,
-            moved=found.moved,
-            as_block=None if block is None else block.moved,
-        )
+        return spares
 
     @property
     def _new(self) -> bool:
@@ -188,7 +220,7 @@ class Task:
         return located
 
     @cached_property
-    def answer(self) -> tuple[Problem, Found] | Refusal:
+    def answer(self) -> Solution | Refusal:
         """The arrangement in which the sets of each rule are divided into as few parts as possible.
 
         With an old plan, one that moves fewer processes is better. Raises `PlacementError` for wrong rules, and too few
@@ -199,30 +231,26 @@ class Task:
         for parts in divisions:
             if not (self.old or isinstance(answer, Refusal)):
                 break
-            other = self._divided(parts)
-            if not isinstance(other, Refusal):
-                better = isinstance(answer, Refusal) or other[1].cost[:3] < answer[1].cost[:3]
-                answer = other if better else answer
-            elif isinstance(answer, Refusal):
-                answer = replace(other, proved=other.proved and answer.proved)
+            answer = _better(answer, self._divided(parts))
         return answer
 
-    def _divided(self, parts: Sequence[int]) -> tuple[Problem, Found] | Refusal:
+    def _divided(self, parts: Sequence[int]) -> Solution | Refusal:
         """Return the arrangement with the sets of each rule divided into so many parts."""
         problem = self._problem([rule.divided(count) for rule, count in zip(self.rules.kept, parts, strict=True)])
         try:
             found = problem.solve()
         except ValueError as error:
-            raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
+            raise PlacementError([self._shortage(*shortage) for shortage in error.args[0]]) from None
         if found.allowed:
-            return problem, found
+            return Solution(problem, found)
         return Refusal(self, self.rules, problem, found, tuple(parts), found.impossible)
 
     def _divisions(self, rule: NodeRule) -> list[int]:
         """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""
         largest = max(self.hierarchy.sizes(rule.level or 0), default=0)
-        found = rule.divisions()
-        return [count for count in found if max(map(len, rule.divided(count)), default=0) <= largest] or found[-1:]
+        counts = rule.divisions()
+        fitting = [count for count in counts if max(map(len, rule.divided(count)), default=0) <= largest]
+        return fitting or counts[-1:]
 
     @cached_property
     def usable(self) -> list[int]:
@@ -282,8 +310,8 @@ class Task:
         return self.old or self.were or same_nodes(self.planned, self.inventory)
 
     @cached_property
-    def hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
-        """The hardware of each node rank and of each node, as indexes of the kinds of hardware, and these kinds."""
+    def hardware(self) -> Hardware:
+        """The hardware of each node rank and of each node."""
         by_model = any(record.accelerator_model is not None for _, record in self.planned.stretches())
         kinds: dict[_Kind, int] = {}
         needs: list[int] = []
@@ -293,13 +321,13 @@ class Task:
                 model = record.accelerator_model if by_model else None
                 kind = record.accelerator_type, len(record.accelerator_ids), model
                 column += [kinds.setdefault(kind, len(kinds))] * len(nodes)
-        return needs, present, list(kinds)
+        return Hardware(needs, present, list(kinds))
 
     def _problem(self, kept: Sequence[Sets]) -> Problem:
         """Return the task for the core, which numbers the usable nodes; ``kept`` are the sets of each rule."""
         position = {node: index for index, node in enumerate(self.usable)}
-        needs, present, _ = self.hardware
-        node_classes = [present[node] for node in self.usable]
+        needs = self.hardware.needs
+        node_classes = [self.hardware.present[node] for node in self.usable]
         rank_classes = [needs[rank] if rank in self.needed else None for rank in range(self.planned.num_nodes)]
         unfit = {position[node]: ranks for node, ranks in self.unsuited().items() if node in position}
         self._check_nameless(unfit, position)
@@ -352,11 +380,11 @@ class Task:
 
     def unsuited(self) -> dict[int, RankSet]:
         """Return the node ranks that must not be on a node, by node, whatever its kind of hardware."""
-        found: dict[int, RankSet] = {}
         in_groups = self.groups.unfit(self.parts, self.inventory.num_nodes)
-        for node, unsuited in chain(self._unfit(), self._reserved(), self._out_of_place(), self.unfit, in_groups):
-            found[node] = found.get(node, RankSet()) | unsuited
-        return found
+        unsuited: dict[int, RankSet] = {}
+        for node, ranks in chain(self._unfit(), self._reserved(), self._out_of_place(), self.unfit, in_groups):
+            unsuited[node] = unsuited.get(node, RankSet()) | ranks
+        return unsuited
 
     @cached_property
     def caps(self) -> dict[int, dict[int, int]]:
@@ -367,14 +395,14 @@ class Task:
         """
         places = self.old or self.pinned
         own = [place for rank in self.needed if places and (place := places[rank]) is not None]
-        found = {}
+        caps = {}
         for level, most in self.rules.caps.items():
             ids = self.domains[level].ids
-            taken = Counter(ids[node] for node in self.inventory.taken)
-            had = Counter(ids[node] for node in own)
+            of_others = Counter(ids[node] for node in self.inventory.taken)
+            of_plan = Counter(ids[node] for node in own)
             domains = {ids[node] for node in self.usable}
-            found[level] = {domain: max(most - taken[domain], min(had[domain], most)) for domain in domains}
-        return found
+            caps[level] = {domain: max(most - of_others[domain], min(of_plan[domain], most)) for domain in domains}
+        return caps
 
     def _capped(self, level: int) -> list[int]:
         """Return the most nodes that the plan may use of each domain of the hierarchy at a level with a cap."""
@@ -440,7 +468,7 @@ class Task:
         self._return_own_nodes(nodes)
         if None not in nodes:
             return
-        kinds, _, _ = self.hardware
+        kinds = self.hardware.needs
         spares = self._spares(nodes)
         usable = set(self.usable)
         reserved = RankSet().union(*(ranks for ranks, _ in reserves(self.network.rules.pools)))
@@ -459,7 +487,7 @@ class Task:
 
     def _return_own_nodes(self, nodes: list[int | None]) -> None:
         """Give node ranks without a node the one that they had, if it is free and has the hardware that they need."""
-        kinds, present, _ = self.hardware
+        kinds, present = self.hardware.needs, self.hardware.present
         taken = {node for node in nodes if node is not None}
         for rank in _without_node(nodes):
             own = self._places[rank]
@@ -472,7 +500,7 @@ class Task:
 
         Those that nobody can use are taken first, so that spares stay, and those that have a rank of their own last.
         """
-        _, present, _ = self.hardware
+        present = self.hardware.present
         taken, usable, named = set(nodes), set(self.usable), set(self.excluded.named.values())
         unused = [node for node in range(self.inventory.num_nodes) if node not in taken]
         spares: dict[int, list[int]] = {}
@@ -488,9 +516,8 @@ class Task:
             return None
         if isinstance(answer, Refusal):
             return None
-        _, found = answer
         position = {node: index for index, node in enumerate(self.usable)}
-        pairs = zip(self.old, found.nodes, strict=True)
+        pairs = zip(self.old, answer.best.nodes, strict=True)
         return sum(old is not None and node is not None and position.get(old) != node for old, node in pairs)
 
     def _before(self) -> list[list[int]]:
@@ -499,13 +526,12 @@ class Task:
 
     def _hierarchy_before(self) -> Hierarchy:
         places = self._places_before
-        known = [place for place in places if place is not None]
-        if len(known) == len(places):
-            return hierarchy_of(self.domains, known)
-        both = self.planned, self.inventory
-        planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
-        nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return hierarchy_of(domains([node.labels for node in nodes], self.network.levels), range(len(nodes)))
+        present_places = [place for place in places if place is not None]
+        if len(present_places) == len(places):
+            return hierarchy_of(self.domains, present_places)
+        planned, present = _labels(self.planned), _labels(self.inventory)
+        labels = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
+        return hierarchy_of(domains(labels, self.network.levels), range(len(labels)))
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"
@@ -515,7 +541,23 @@ class Task:
 
     def equipment(self, kind: int) -> str:
         """Return the accelerators of a kind of hardware in words."""
-        return equipment(*self.hardware[2][kind])
+        return equipment(*self.hardware.kinds[kind])
+
+
+def _better(answer: Solution | Refusal, other: Solution | Refusal) -> Solution | Refusal:
+    """Return the answer that moves less, the first one if both move as much; of two refusals, the second one."""
+    if isinstance(other, Refusal):
+        if isinstance(answer, Refusal):
+            return replace(other, proved=other.proved and answer.proved)
+        return answer
+    if isinstance(answer, Refusal) or other.best.cost[_MOVES] < answer.best.cost[_MOVES]:
+        return other
+    return answer
+
+
+def _labels(inventory: Inventory) -> list[Mapping[str, str]]:
+    """Return the labels of each node."""
+    return [record.labels for nodes, record in inventory.stretches() for _ in nodes]
 
 
 def _without_node(nodes: Sequence[int | None]) -> list[int]:
