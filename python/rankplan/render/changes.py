@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_MOVES = 8
 _MOST_NODES = 64
+_MOST_NAMES = 4
 MOST_LINES = 64
 """How many lines of one kind, or blocks of one component, a table shows; it counts the others."""
 
@@ -56,12 +57,14 @@ class Side:
         """Return the places as text, or their number if the text is long."""
         if self.resource == WHOLE_NODE:
             text = nodes_text(RankSet(self.nodes))
-            text = text if len(text) <= _WIDEST else counted(len(self.nodes), "node")
+            if len(text) > _WIDEST:
+                text = counted(len(self.nodes), "node")
         else:
             text = by_nodes(self.nodes, _WIDEST)
         if self.names:
-            names = ", ".join(map(_value, islice(self.names.values(), 4))) + (", ..." if len(self.names) > 4 else "")
-            text = f"{text} ({names})"
+            names = ", ".join(map(_value, islice(self.names.values(), _MOST_NAMES)))
+            more = ", ..." if len(self.names) > _MOST_NAMES else ""
+            text = f"{text} ({names}{more})"
         return text if self.resource in (ACCELERATOR, WHOLE_NODE) else f"{self.resource}: {text}"
 
     def sight(self) -> str:
@@ -71,7 +74,7 @@ class Side:
 
     def numbers(self) -> str:
         """Return the coordinates as text."""
-        return ", ".join(f"{kind} {found}" for kind, found in self.coordinates.items()) or "no groups"
+        return ", ".join(f"{kind} {numbers}" for kind, numbers in self.coordinates.items()) or "no groups"
 
 
 @frozen
@@ -124,13 +127,13 @@ def _step(index: int, move: Move) -> _Step:
     return _Step(kind, old, new)
 
 
-def blocks(found: PlanDiff) -> Iterator[Block]:
+def blocks(diff: PlanDiff) -> Iterator[Block]:
     """Yield the processes that change, in blocks."""
-    old_names = {node: found.before.inventory.node(node).name for node in found.replaced}
-    new_names = {node: found.after.inventory.node(node).name for node in found.replaced}
+    old_names = {node: diff.before.inventory.node(node).name for node in diff.replaced}
+    new_names = {node: diff.after.inventory.node(node).name for node in diff.replaced}
     moves: list[Move] = []
     last: _Step | None = None
-    for index, move in enumerate(found.moves()):
+    for index, move in enumerate(diff.moves()):
         step = _step(index, move)
         if last is not None and not step.continues(last):
             yield _block(moves, old_names, new_names)
@@ -155,11 +158,7 @@ def _side(
     rows = [row for row in places if row is not None]
     if not rows:
         return None
-    nodes: dict[int, list[int]] = {}
-    for row in rows:
-        nodes.setdefault(row.cluster_node_rank, [])
-        for node, index in row.devices:
-            nodes.setdefault(node, []).append(index)
+    nodes = _devices_by_node(rows)
     slots = list(chain.from_iterable(coordinates))
     kinds = slots[0] if slots else ()
     return Side(
@@ -174,6 +173,16 @@ def _side(
     )
 
 
+def _devices_by_node(rows: Sequence[Placement]) -> dict[int, list[int]]:
+    """Return the local indices of the devices that processes use, by node, also for a node where they only run."""
+    nodes: dict[int, list[int]] = {}
+    for row in rows:
+        nodes.setdefault(row.cluster_node_rank, [])
+        for node, index in row.devices:
+            nodes.setdefault(node, []).append(index)
+    return nodes
+
+
 def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return the kind of a row, and its place in the cluster; both are empty without a row."""
     if row is None:
@@ -183,20 +192,20 @@ def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, 
     return kind, (row.cluster_node_rank, devices)
 
 
-def diff_json(found: PlanDiff) -> str:
+def diff_json(diff: PlanDiff) -> str:
     """Return the changes as JSON."""
     content = {
-        "rules": [change._asdict() for change in found.rules],
-        "nodes": [change._asdict() for change in found.nodes],
-        "node_groups": [change._asdict() for change in found.node_groups],
-        "world_sizes": {name: {"before": old, "after": new} for name, (old, new) in found.world_sizes.items()},
+        "rules": [change._asdict() for change in diff.rules],
+        "nodes": [change._asdict() for change in diff.nodes],
+        "node_groups": [change._asdict() for change in diff.node_groups],
+        "world_sizes": {name: {"before": old, "after": new} for name, (old, new) in diff.world_sizes.items()},
         "processes": [
-            {"component": one.component, "ranks": one.ranks, "before": one.before, "after": one.after}
-            for one in blocks(found)
+            {"component": block.component, "ranks": block.ranks, "before": block.before, "after": block.after}
+            for block in blocks(diff)
         ],
     }
-    if found.starts:
-        content["starts"] = {name: {"before": old, "after": new} for name, (old, new) in found.starts.items()}
+    if diff.starts:
+        content["starts"] = {name: {"before": old, "after": new} for name, (old, new) in diff.starts.items()}
     return json.dumps(content, indent=2, default=_plain)
 
 
@@ -207,22 +216,22 @@ def _plain(value: RankSet | Side) -> Any:
     return {name: part for name, part in parts.items() if part or name != "names"}
 
 
-def diff_table(found: PlanDiff) -> Table:
+def diff_table(diff: PlanDiff) -> Table:
     """Return a table with one line per difference."""
     result = table("", "before", "after")
-    for rule, old, new in found.rules[:MOST_LINES]:
+    for rule, old, new in diff.rules[:MOST_LINES]:
         result.add_row(f"rule {rule}", _value(old), _value(new))
-    _rest(result, len(found.rules), "rules: ")
-    for changes in (found.nodes, found.node_groups):
+    _rest(result, len(diff.rules), "rules: ")
+    for changes in (diff.nodes, diff.node_groups):
         for change in changes[:MOST_LINES]:
             result.add_row(change.what, _fields(change.before), _fields(change.after))
         _rest(result, len(changes))
-    for name, sizes in found.world_sizes.items():
+    for name, sizes in diff.world_sizes.items():
         result.add_row(name, *("-" if size is None else counted(size, "process", "processes") for size in sizes))
-    for name, starts in found.starts.items():
+    for name, starts in diff.starts.items():
         result.add_row(f"{name}, started by", *starts)
     shown = Counter[str]()
-    for block in blocks(found):
+    for block in blocks(diff):
         shown[block.component] += 1
         if shown[block.component] <= MOST_LINES:
             result.add_row(f"{block.component} {block.ranks}", *block.cells())
@@ -251,99 +260,115 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def crossings_table(found: Arrangement) -> Table | None:
+def crossings_table(arrangement: Arrangement) -> Table | None:
     """Return a table of the groups that cross a domain before and after; ``None`` if no group ever does."""
     result = table("groups that cross", "before", "after")
-    for level, before, after in zip(found.levels, found.before, found.after, strict=True):
+    for level, before, after in zip(arrangement.levels, arrangement.before, arrangement.after, strict=True):
         for kind, old, new in zip(KINDS, before, after, strict=True):
             if old or new:
                 result.add_row(f"{level}: {kind}", f"{old:,}", f"{new:,}")
     return result if result.rows else None
 
 
-def arrangement_line(found: Arrangement) -> str:
+def arrangement_line(arrangement: Arrangement) -> str:
     """Return the number of nodes and of spares, and whether a better arrangement can exist."""
-    spare = f"; {counted(len(found.spares), 'spare')}" if found.spares else ""
-    return f"{counted(len(found.nodes), 'node')}{spare}; {_proof(found)}"
+    spare = f"; {counted(len(arrangement.spares), 'spare')}" if arrangement.spares else ""
+    return f"{counted(len(arrangement.nodes), 'node')}{spare}; {_proof(arrangement)}"
 
 
-def node_lines(found: Arrangement) -> Iterator[str]:
+def node_lines(arrangement: Arrangement) -> Iterator[str]:
     """Yield the names of the nodes in their new order."""
-    order = [*found.nodes, *found.spares]
+    order = [*arrangement.nodes, *arrangement.spares]
     for rank, old in enumerate(order[:_MOST_NODES]):
-        spare = "  (spare)" if rank >= len(found.nodes) else ""
-        yield f"{rank:>6}  {found.present.node(old).name}{spare}"
+        spare = "  (spare)" if rank >= len(arrangement.nodes) else ""
+        yield f"{rank:>6}  {arrangement.present.node(old).name}{spare}"
     if len(order) > _MOST_NODES:
         yield f"and {len(order) - _MOST_NODES:,} more; write them to a file with -o"
 
 
-def replan_lines(found: Replanned) -> Iterator[str]:
+def replan_lines(replanned: Replanned) -> Iterator[str]:
     """Yield the changes of a repair, the summary first.
 
     ``8 of 256 ranks move: actor 24-31, node-3 -> node-33 (spare, same nvlink domain); 248 stay; no group crosses a
     domain``.
     """
-    arrangement, total = found.arrangement, sum(map(len, found.plan.values())) - len(found.gains)
-    moved = sum(move.replaced for move in found.moves)
-    parts = [f"{moved:,} of {counted(total, 'rank')} {'moves' if moved == 1 else 'move'}"]
-    if found.successors:
-        shown = list(islice(_taken_over(found), _MOST_MOVES))
-        more = len(found.successors) - len(shown)
-        parts[0] += ": " + "; ".join(shown + ([f"and {counted(more, 'more node')}"] if more else []))
-    parts += [f"{total - len(found.moves):,} stay", _crossings(arrangement)]
-    yield "; ".join(part for part in parts if part)
-    yield from found.reasons
-    yield from _shifts(found)
-    yield from _losses(found)
-    yield from _gains(found)
+    arrangement = replanned.arrangement
+    yield _summary(replanned)
+    yield from replanned.reasons
+    yield from _shifts(replanned)
+    yield from _losses(replanned)
+    yield from _gains(replanned)
     if arrangement.as_block is not None:
         ranks = counted(arrangement.as_block, "rank")
         yield f"moving a whole group to one domain would tear fewer groups, but move {ranks} (`--whole-group`)"
-    if found.before.requests and not found.plan.requests:
-        yield requests_lost(found.plan.dialect)
+    if replanned.before.requests and not replanned.plan.requests:
+        yield requests_lost(replanned.plan.dialect)
     if not arrangement.optimal:
         yield _proof(arrangement)
 
 
-def _proof(found: Arrangement) -> str:
-    return "no arrangement is better" if found.optimal else "not proved: a better arrangement may exist"
+def _summary(replanned: Replanned) -> str:
+    """Return how many ranks move, to which nodes, how many stay, and which groups cross more domains."""
+    total = sum(map(len, replanned.plan.values())) - len(replanned.gains)
+    moved = sum(move.replaced for move in replanned.moves)
+    moves = f"{moved:,} of {counted(total, 'rank')} {'moves' if moved == 1 else 'move'}"
+    if replanned.successors:
+        nodes = list(islice(_taken_over(replanned), _MOST_MOVES))
+        more = len(replanned.successors) - len(nodes)
+        if more:
+            nodes.append(f"and {counted(more, 'more node')}")
+        moves += f": {'; '.join(nodes)}"
+    parts = [moves, f"{total - len(replanned.moves):,} stay", _crossings(replanned.arrangement)]
+    return "; ".join(part for part in parts if part)
 
 
-def _taken_over(found: Replanned) -> Iterator[str]:
+def _proof(arrangement: Arrangement) -> str:
+    return "no arrangement is better" if arrangement.optimal else "not proved: a better arrangement may exist"
+
+
+def _taken_over(replanned: Replanned) -> Iterator[str]:
     """Yield the processes that each node takes over: a spare, or one that others of the plan leave."""
-    ranks: dict[int, dict[str, list[int]]] = {node: {} for node in found.successors}
-    for move in found.moves:
+    ranks: dict[int, dict[str, list[int]]] = {node: {} for node in replanned.successors}
+    for move in replanned.moves:
         if move.replaced and move.after is not None:
             ranks[move.after.cluster_node_rank].setdefault(move.component, []).append(move.rank)
-    left = {before.name for before, _ in found.successors.values()}
-    for node, (before, after) in found.successors.items():
-        who = ", ".join(f"{component} {RankSet(here)}" for component, here in ranks[node].items())
-        where = _distance(before, after, found.arrangement.levels)
-        kind = "of the plan" if after.name in left else "spare"
+    abandoned = {before.name for before, _ in replanned.successors.values()}
+    for node, (before, after) in replanned.successors.items():
+        who = ", ".join(f"{component} {RankSet(numbers)}" for component, numbers in ranks[node].items())
+        where = _distance(before, after, replanned.arrangement.levels)
+        kind = "of the plan" if after.name in abandoned else "spare"
         yield f"{who}, {before.name} -> {after.name} ({kind}{where})"
 
 
-def _shifts(found: Replanned) -> Iterator[str]:
+class _Shift(NamedTuple):
+    """Ranks of a component on one node, and the new local index of each accelerator that they no longer use."""
+
+    ranks: set[int]
+    new_indices: dict[int, int]
+
+
+def _shifts(replanned: Replanned) -> Iterator[str]:
     """Yield the processes that use other accelerators of their node."""
-    shifts: dict[tuple[int, str], tuple[set[int], dict[int, int]]] = {}
-    for move in found.moves:
-        if not move.replaced and move.before is not None and move.after is not None:
-            for (_, old), (node, new) in zip(move.before.devices, move.after.devices, strict=True):
-                if old != new:
-                    ranks, local = shifts.setdefault((node, move.component), (set(), {}))
-                    ranks.add(move.rank)
-                    local[old] = new
-    for (node, component), (ranks, local) in sorted(shifts.items(), key=lambda shift: shift[0][0]):
-        accelerators = ", ".join(f"{old} -> {new}" for old, new in sorted(local.items()))
-        noun = "rank" if len(ranks) == 1 else "ranks"
-        yield f"{component} {noun} {RankSet(ranks)}: other accelerators of node {node}: {accelerators}"
+    shifts: dict[tuple[int, str], _Shift] = {}
+    for move in replanned.moves:
+        if move.replaced or move.before is None or move.after is None:
+            continue
+        for (_, old), (node, new) in zip(move.before.devices, move.after.devices, strict=True):
+            if old != new:
+                shift = shifts.setdefault((node, move.component), _Shift(set(), {}))
+                shift.ranks.add(move.rank)
+                shift.new_indices[old] = new
+    for (node, component), shift in sorted(shifts.items(), key=lambda item: item[0][0]):
+        accelerators = ", ".join(f"{old} -> {new}" for old, new in sorted(shift.new_indices.items()))
+        noun = "rank" if len(shift.ranks) == 1 else "ranks"
+        yield f"{component} {noun} {RankSet(shift.ranks)}: other accelerators of node {node}: {accelerators}"
 
 
-def _losses(found: Replanned) -> Iterator[str]:
+def _losses(replanned: Replanned) -> Iterator[str]:
     """Yield the components that shrank."""
-    for name in dict.fromkeys(move.component for move in found.losses):
-        before = found.before[name]
-        kept = RankSet(range(len(before))) - RankSet(move.rank for move in found.losses if move.component == name)
+    for name in dict.fromkeys(move.component for move in replanned.losses):
+        before = replanned.before[name]
+        kept = RankSet(range(len(before))) - RankSet(move.rank for move in replanned.losses if move.component == name)
         groups = num_data_groups(before)
         text = f"{name} shrinks from {counted(groups, 'data group')} to {groups * len(kept) // len(before)}"
         text += f": {len(kept)} of {len(before)} ranks"
@@ -351,14 +376,15 @@ def _losses(found: Replanned) -> Iterator[str]:
         yield f"{text}; ranks {renumbered} are renumbered" if renumbered else text
 
 
-def _gains(found: Replanned) -> Iterator[str]:
+def _gains(replanned: Replanned) -> Iterator[str]:
     """Yield the components that grew, and where."""
-    for name in dict.fromkeys(move.component for move in found.gains):
-        rows = [move.after for move in found.gains if move.component == name and move.after is not None]
-        after, ranks = found.plan[name], RankSet(row.rank for row in rows)
+    for name in dict.fromkeys(move.component for move in replanned.gains):
+        rows = [move.after for move in replanned.gains if move.component == name and move.after is not None]
+        after = replanned.plan[name]
+        ranks = RankSet(row.rank for row in rows)
         groups = num_data_groups(after)
-        nodes = dict.fromkeys(node for row in rows for node in (row.cluster_node_rank, *(at for at, _ in row.devices)))
-        names = [found.plan.inventory.node(node).name for node in islice(nodes, _MOST_MOVES)]
+        nodes = _devices_by_node(rows)
+        names = [replanned.plan.inventory.node(node).name for node in islice(nodes, _MOST_MOVES)]
         more = [f"{len(nodes) - len(names):,} more"] if len(nodes) > len(names) else []
         old = groups * (len(after) - len(ranks)) // len(after)
         text = f"{name} grows from {counted(old, 'data group')} to {groups}"
@@ -367,27 +393,31 @@ def _gains(found: Replanned) -> Iterator[str]:
 
 def _distance(before: NodeSpec, after: NodeSpec, levels: Sequence[str]) -> str:
     """Name the innermost domain that two nodes share."""
-    shared = [
-        before.labels.get(level) is not None and before.labels[level] == after.labels.get(level) for level in levels
-    ]
-    same = [*shared, False].index(False)
-    other = f", other {levels[same]} domain" if same < len(levels) else ""
-    return other + (f", same {levels[same - 1]} domain" if same else "")
+    num_shared = 0
+    for level in levels:
+        if before.labels.get(level) is None or before.labels[level] != after.labels.get(level):
+            break
+        num_shared += 1
+    other = f", other {levels[num_shared]} domain" if num_shared < len(levels) else ""
+    same = f", same {levels[num_shared - 1]} domain" if num_shared else ""
+    return other + same
 
 
-def _crossings(found: Arrangement) -> str:
+def _crossings(arrangement: Arrangement) -> str:
     """Count the groups that cross more domains than before."""
-    if not found.levels:
+    if not arrangement.levels:
         return ""
-    if not any(map(any, found.after)):
+    if not any(map(any, arrangement.after)):
         return "no group crosses a domain"
-    more, outer = [], [0] * len(KINDS)
-    for level, before, after in zip(found.levels, found.before, found.after, strict=True):
+    more = []
+    outer = [0] * len(KINDS)
+    for level, before, after in zip(arrangement.levels, arrangement.before, arrangement.after, strict=True):
         changes = [new - old for old, new in zip(before, after, strict=True)]
         # A group that crosses a domain crosses the inner ones too.
-        for kind, change, known in zip(KINDS, changes, outer, strict=True):
-            if change > known:
-                verb = "crosses" if change - known == 1 else "cross"
-                more.append(f"{counted(change - known, f'more {kind} group')} {verb} {level} domains")
+        for kind, change, change_outside in zip(KINDS, changes, outer, strict=True):
+            count = change - change_outside
+            if count > 0:
+                verb = "crosses" if count == 1 else "cross"
+                more.append(f"{counted(count, f'more {kind} group')} {verb} {level} domains")
         outer = [max(pair) for pair in zip(changes, outer, strict=True)]
     return ", ".join(more) or "no more groups cross a domain than before"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rankplan._core import RankSet
 from rankplan.errors import printable
@@ -66,19 +66,25 @@ class _Tree:
         names = [spec.name for spec in specs if spec.hostname or spec.ip]
         if names:
             text += f" ({listed(names, _MOST_NAMES)})"
-        excluded = []
-        unhealthy = RankSet(spec.rank for spec in specs if not spec.healthy)
-        if unhealthy:
-            excluded.append(nodes_text(unhealthy))
-        for spec in specs:
-            if spec.healthy and spec.unhealthy:
-                excluded.append(f"accelerator {spec.unhealthy} of node {spec.rank}")
+        excluded = _excluded(specs)
         if excluded:
             text += f"; excluded: {', '.join(excluded)}"
         taken = RankSet(spec.rank for spec in specs if spec.taken is not None)
         if taken:
             text += f"; taken: {nodes_text(taken)}"
         return text
+
+
+def _excluded(specs: Sequence[NodeSpec]) -> list[str]:
+    """Return the nodes that are out of use, and then the accelerators of other nodes that are."""
+    excluded = []
+    unhealthy = RankSet(spec.rank for spec in specs if not spec.healthy)
+    if unhealthy:
+        excluded.append(nodes_text(unhealthy))
+    for spec in specs:
+        if spec.healthy and spec.unhealthy:
+            excluded.append(f"accelerator {spec.unhealthy} of node {spec.rank}")
+    return excluded
 
 
 def hardware_lines(inventory: Inventory) -> list[str]:

@@ -53,14 +53,7 @@ def gigabytes(size: int) -> str:
 
 def summary_lines(transition: Transition) -> Iterator[str]:
     """Yield what moves over which levels, the answer, and what is unknown."""
-    total = transition.total
-    if total is None:
-        yield f"{counted(len(transition.moves), 'move')} of unknown bytes: state `memory` of the components"
-    elif total:
-        levels = ", ".join(f"{gigabytes(size)} {level}" for level, size in transition.by_level.items() if size)
-        kept = transition.kept
-        stays = f"; {gigabytes(kept)} stay where they are" if kept else ""
-        yield f"{gigabytes(total)} move ({levels}){stays}"
+    yield from _moved_bytes(transition)
     for name, numbers in transition.names.items():
         if list(numbers) != sorted(numbers):
             order = " ".join(map(str, numbers))
@@ -75,6 +68,17 @@ def summary_lines(transition: Transition) -> Iterator[str]:
     yield answer_line(transition)
     if not transition.optimal:
         yield "the search was bounded: other names or sleepers may move less"
+
+
+def _moved_bytes(transition: Transition) -> Iterator[str]:
+    """Yield the bytes that move, if any do, by the level that they cross; and those that stay."""
+    total = transition.total
+    if total is None:
+        yield f"{counted(len(transition.moves), 'move')} of unknown bytes: state `memory` of the components"
+    elif total:
+        levels = ", ".join(f"{gigabytes(size)} {level}" for level, size in transition.by_level.items() if size)
+        stays = f"; {gigabytes(transition.kept)} stay where they are" if transition.kept else ""
+        yield f"{gigabytes(total)} move ({levels}){stays}"
 
 
 def answer_line(transition: Transition) -> str:

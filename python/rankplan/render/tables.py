@@ -66,15 +66,25 @@ def _unfolded(plan: Plan, needs: ProcessNeeds | None) -> Table:
     result = table("component", *COLUMNS, *_more(plan, needs), *(["coordinates"] if sized else []))
     for component, rows in plan.items():
         for row in rows:
-            more = [str(rows.cpus(row.rank) or "any")] if bound else []
-            more += need_cells(needs.worst(component, [row])) if needs is not None else []
-            result.add_row(component, *cells(row), *more, *([coordinates_text(rows, row.rank)] if sized else []))
+            more = []
+            if bound:
+                more.append(str(rows.cpus(row.rank) or "any"))
+            if needs is not None:
+                more += need_cells(needs.worst(component, [row]))
+            if sized:
+                more.append(coordinates_text(rows, row.rank))
+            result.add_row(component, *cells(row), *more)
     return result
 
 
 def _more(plan: Plan, needs: ProcessNeeds | None) -> list[str]:
     """Return the columns that only some tables have."""
-    return [*(["CPUs"] if is_bound(plan) else []), *(["needs#", "of#"] if needs is not None else [])]
+    columns = []
+    if is_bound(plan):
+        columns.append("CPUs")
+    if needs is not None:
+        columns += ["needs#", "of#"]
+    return columns
 
 
 def is_bound(plan: Plan) -> bool:
@@ -121,8 +131,8 @@ def _folded(plan: Plan, needs: ProcessNeeds | None) -> Table:
         folds = [(cells, list(nodes)) for cells, nodes in by_cells]
         for cells, nodes in folds[:MOST_ROWS]:
             ranks = RankSet(chain.from_iterable(chain.from_iterable(node.ranks for node in nodes)))
-            shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
-            result.add_row(component, shown, str(RankSet(node.rank for node in nodes)), *cells)
+            text = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
+            result.add_row(component, text, str(RankSet(node.rank for node in nodes)), *cells)
         if len(folds) > MOST_ROWS:
             result.add_row(component, f"and {len(folds) - MOST_ROWS} more lines")
     return result
@@ -144,29 +154,35 @@ def _nodes(inventory: Inventory, component: Component, needs: ProcessNeeds | Non
     has neither. The cells of those are made for each node.
     """
     rows = component.rows
-    is_bound = component.binding != NO_BINDING
-    kind_of: list[tuple[Any, ...]] = []
-    for nodes, spec in inventory.stretches():
-        kind = (spec.accelerator_type, spec.accelerator_ids, spec.facts if is_bound else "")
-        kind_of += repeat(kind, len(nodes))
-    by_group: dict[tuple[int, str], list[tuple[int, Pattern]]] = {}
+    kind_of = _node_kinds(inventory, component)
+    parts_of: dict[tuple[int, str], list[tuple[int, Pattern]]] = {}
     runs = rows.runs(at_home=True)
     for run in runs:
         pattern = run.pattern
         for offset in range(run.nodes):
-            first = run.first_rank + offset * pattern.processes
-            by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
+            first_rank = run.first_rank + offset * pattern.processes
+            parts_of.setdefault((run.node + offset, pattern.node_group), []).append((first_rank, pattern))
     is_each_different = rows.runs() != runs or bool(component.beside)
-    made: dict[Any, tuple[str, ...]] = {}
-    for (node, _), parts in by_group.items():
-        ranks = [range(first, first + pattern.processes) for first, pattern in parts]
+    cells_of: dict[Any, tuple[str, ...]] = {}
+    for (node, _), parts in parts_of.items():
+        ranks = [range(first_rank, first_rank + pattern.processes) for first_rank, pattern in parts]
         state = None if needs is None else needs.at(node)
         key: Any = (kind_of[node], state, *(pattern for _, pattern in parts))
         if is_each_different:
             key = ranks[0].start
-        if key not in made:
-            made[key] = _node_cells(component, [rows[rank] for rank in chain.from_iterable(ranks)], needs)
-        yield _Node(made[key], node, ranks)
+        if key not in cells_of:
+            cells_of[key] = _node_cells(component, [rows[rank] for rank in chain.from_iterable(ranks)], needs)
+        yield _Node(cells_of[key], node, ranks)
+
+
+def _node_kinds(inventory: Inventory, component: Component) -> list[tuple[Any, ...]]:
+    """Return, for each node, what the cells of a component show of its hardware."""
+    is_bound = component.binding != NO_BINDING
+    kinds: list[tuple[Any, ...]] = []
+    for nodes, spec in inventory.stretches():
+        kind = (spec.accelerator_type, spec.accelerator_ids, spec.facts if is_bound else "")
+        kinds += repeat(kind, len(nodes))
+    return kinds
 
 
 def _node_cells(component: Component, rows: list[Placement], needs: ProcessNeeds | None) -> tuple[str, ...]:
@@ -322,8 +338,8 @@ def weights_line(weights: WeightMap) -> str:
     total = len(weights.receivers)
     where = Counter(_near(weights, weights.sender_of(slot), slot) for slot in weights.receivers)
     words = ("on the sender's device", "on the sender's node", "on another node")
-    found = ", ".join(f"{where[name]:,} {word}" for name, word in zip(_NEAR, words, strict=True) if where[name])
-    return f"{counted(total, 'receiver')}: {found}"
+    counts = [f"{where[name]:,} {word}" for name, word in zip(_NEAR, words, strict=True) if where[name]]
+    return f"{counted(total, 'receiver')}: {', '.join(counts)}"
 
 
 def plain_weights(weights: WeightMap) -> Iterator[dict[str, Any]]:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
 from rankplan.render.tables import table
 from rankplan.tuning.lent import LENDING
 from rankplan.tuning.schedule import seconds_text
-from rankplan.tuning.search import Ranked, Sweep, Tuning
+from rankplan.tuning.search import Ranked, Rejected, Sweep, Tuning
 from rankplan.words import counted
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ def sensitivity_line(tuning: Tuning) -> Iterator[str]:
 
 def reason_lines(tuning: Tuning) -> Iterator[str]:
     """Yield why each placement takes as long as it does, and why faster ones are rejected."""
-    for rank, one in enumerate(tuning.ranking, 1):
-        yield f"{rank}: {one.why}"
-    if any(one.extrapolated for one in tuning.ranking):
+    for rank, placement in enumerate(tuning.ranking, 1):
+        yield f"{rank}: {placement.why}"
+    if any(placement.extrapolated for placement in tuning.ranking):
         yield "*: times extrapolated far from every measured size"
     if estimated := tuning.costs.estimated:
         yield f"memory and switch of {' and '.join(estimated)}: from the least that they keep, where not stated"
@@ -70,17 +71,17 @@ def lending_lines(tuning: Tuning) -> Iterator[str]:
     """Yield the advice about lending and its assumptions, if placements that lend were considered."""
     if tuning.terms is None:
         return
-    lent = next((one for one in tuning.ranking if one.sharing == LENDING), None)
-    others = [one for one in tuning.ranking if one.sharing != LENDING]
+    lent = next((placement for placement in tuning.ranking if placement.sharing == LENDING), None)
+    without = next((placement for placement in tuning.ranking if placement.sharing != LENDING), None)
     if lent is None:
         yield f"lending: no placement in which {tuning.terms.trainer} lends accelerators is valid"
-    elif not others:
+    elif without is None:
         yield f"lend: {_lent_text(tuning, lent)}"
-    elif lent.seconds < others[0].seconds:
-        gain = f"{others[0].seconds / lent.seconds:.2f} times as fast as {others[0].sharing} without lending"
-        yield f"lend: {_lent_text(tuning, lent)}, {gain} ({seconds_text(others[0].seconds)})"
+    elif lent.seconds < without.seconds:
+        gain = f"{without.seconds / lent.seconds:.2f} times as fast as {without.sharing} without lending"
+        yield f"lend: {_lent_text(tuning, lent)}, {gain} ({seconds_text(without.seconds)})"
     else:
-        yield f"do not lend: {others[0].sharing} takes {seconds_text(others[0].seconds)}; {_lent_text(tuning, lent)}"
+        yield f"do not lend: {without.sharing} takes {seconds_text(without.seconds)}; {_lent_text(tuning, lent)}"
     yield "this assumes:"
     yield from (f"- {assumption}" for assumption in tuning.terms.assumptions)
 
@@ -94,45 +95,50 @@ def _lent_text(tuning: Tuning, lent: Ranked) -> str:
     return f"{cards} take {seconds_text(lent.seconds)} with lending"
 
 
-def placement_text(one: Ranked) -> str:
+def placement_text(placement: Ranked) -> str:
     """Return the ``component_placement`` of a placement, to paste into a config."""
-    section = one.config["cluster"]["component_placement"]
+    section = placement.config["cluster"]["component_placement"]
     return yaml.safe_dump({"component_placement": section}, sort_keys=False, default_flow_style=None, width=120)
 
 
 def tuning_json(tuning: Tuning) -> str:
     """Return the ranking as JSON, with the measured time that decides it."""
     content: dict[str, Any] = {
-        "ranking": [_ranked(one) for one in tuning.ranking],
-        "rejected": [
-            {
-                "seconds": one.seconds,
-                "sharing": one.sharing,
-                "schedule": str(one.schedule),
-                "faults": [{"code": fault.code, "message": fault.message} for fault in one.diagnostics],
-            }
-            for one in tuning.rejected
-        ],
+        "ranking": [_ranked(placement) for placement in tuning.ranking],
+        "rejected": [_rejected(placement) for placement in tuning.rejected],
         "sensitivity": tuning.sensitivity and asdict(tuning.sensitivity),
         "component_placement": tuning.best.config["cluster"]["component_placement"],
-        "warnings": [{"code": one.code, "message": one.message} for one in (*tuning.warnings, *tuning.best.warnings)],
+        "warnings": [_code_and_message(warning) for warning in (*tuning.warnings, *tuning.best.warnings)],
     }
     if tuning.terms is not None:
         content["lending"] = asdict(tuning.terms)
     return json.dumps(content, indent=2) + "\n"
 
 
-def _ranked(one: Ranked) -> dict[str, Any]:
-    ranks = {name: {"accelerators": len(ranks), "ranks": str(ranks)} for name, ranks in one.accelerators.items()}
+def _rejected(placement: Rejected) -> dict[str, Any]:
     return {
-        "seconds": one.seconds,
+        "seconds": placement.seconds,
+        "sharing": placement.sharing,
+        "schedule": str(placement.schedule),
+        "faults": [_code_and_message(fault) for fault in placement.diagnostics],
+    }
+
+
+def _code_and_message(diagnostic: Diagnostic) -> dict[str, str]:
+    return {"code": diagnostic.code, "message": diagnostic.message}
+
+
+def _ranked(placement: Ranked) -> dict[str, Any]:
+    ranks = {name: {"accelerators": len(ranks), "ranks": str(ranks)} for name, ranks in placement.accelerators.items()}
+    return {
+        "seconds": placement.seconds,
         "components": ranks,
-        "sharing": one.sharing,
-        "idle": one.idle,
-        "schedule": str(one.schedule),
-        "why": one.why,
-        "extrapolated": list(one.extrapolated),
-        "memory": one.memory,
+        "sharing": placement.sharing,
+        "idle": placement.idle,
+        "schedule": str(placement.schedule),
+        "why": placement.why,
+        "extrapolated": list(placement.extrapolated),
+        "memory": placement.memory,
     }
 
 

@@ -66,7 +66,7 @@ class Row:
     def text(self) -> str:
         """Return what is on the nodes: ``4 nodes: actor 3, spare 1; cap 3; 2 more the same: b-c``."""
         whole = len(self.shares) == 1
-        shares = ", ".join(one.text if whole else f"{one.text} {one.count:,}" for one in self.shares)
+        shares = ", ".join(share.text if whole else f"{share.text} {share.count:,}" for share in self.shares)
         return "; ".join([f"{counted(self.size, 'node')}: {shares}", *self.facts, *filter(None, [self.same])])
 
 
@@ -86,8 +86,8 @@ class Chart:
     @property
     def states(self) -> dict[str, str]:
         """What the bars mean, by state, for those that occur."""
-        found = {share.state for row in self.rows for share in row.shares}
-        return {state: text for state, text in _MEANINGS.items() if state in found}
+        occurring = {share.state for row in self.rows for share in row.shares}
+        return {state: text for state, text in _MEANINGS.items() if state in occurring}
 
     @property
     def widest(self) -> int:
@@ -99,28 +99,30 @@ _MEANINGS = {USED: "in use", SPARE: "spare", TAKEN: "of another job", EXCLUDED: 
 NO_CHART = Chart()
 
 
-def around(found: Inventory, others: Sequence[Plan]) -> Inventory:
+def around(inventory: Inventory, others: Sequence[Plan]) -> Inventory:
     """Return the nodes to show around a plan: ``others`` are plans of other jobs, and their nodes belong to them.
 
     Their nodes that the inventory lacks come last.
     """
     if not others:
-        return found
-    places = [same_nodes(other.inventory, found) for other in others]
-    records = [found.node(rank) for rank in range(found.num_nodes)]
+        return inventory
+    places = [same_nodes(other.inventory, inventory) for other in others]
+    records = [inventory.node(rank) for rank in range(inventory.num_nodes)]
     for other, place in zip(others, places, strict=True):
         job = ", ".join(other)
         for rank in used_nodes(other.values()):
-            at = place[rank]
-            record = other.inventory.node(rank) if at is None else records[at]
-            at = len(records) if at is None else at
-            records[at : at + 1] = [record.changed(taken=job).at(RankSet([at]))]
-    return Inventory(records, found.facts, found.levels or None)
+            index = place[rank]
+            if index is None:
+                index = len(records)
+                records.append(other.inventory.node(rank))
+            records[index] = records[index].changed(taken=job).at(RankSet([index]))
+    return Inventory(records, inventory.facts, inventory.levels or None)
 
 
 def chart_of(plan: Plan, inventory: Inventory | None = None) -> Chart:
     """Return the chart of a plan, with the other nodes of an inventory around it; empty if no network is known."""
-    everything, levels = plan.inventory if inventory is None else inventory, plan.inventory.levels
+    everything = plan.inventory if inventory is None else inventory
+    levels = plan.inventory.levels
     if levels and everything.levels != levels:  # the config states them
         everything = everything.with_levels(levels)
     if not everything.domains and not everything.taken:
@@ -218,14 +220,20 @@ class _Charting:
         self._profiles = [[]] * len(self.domains)
         for depth in reversed(range(len(self.domains))):
             if depth < len(self._inside):
-                inner = [frozenset(Counter(inner[one] for one in inside).items()) for inside in self._inside[depth]]
+                inner = [self._counted(inner, inside) for inside in self._inside[depth]]
             names = self.domains[depth].names
-            keys: dict[object, int] = {}
-            profiles: list[object] = [
-                keys.setdefault((content, tuple(self.crossed[depth].get(index, ())), names[index][-1] is None), index)
-                for index, content in enumerate(inner)
-            ]
+            first_of: dict[object, int] = {}
+            profiles: list[object] = []
+            for index, content in enumerate(inner):
+                is_unlabelled = names[index][-1] is None
+                key = content, tuple(self.crossed[depth].get(index, ())), is_unlabelled
+                profiles.append(first_of.setdefault(key, index))
             self._profiles[depth] = inner = profiles
+
+    @staticmethod
+    def _counted(profiles: Sequence[object], domains: Iterable[int]) -> object:
+        """Return how many of some domains have each profile."""
+        return frozenset(Counter(profiles[domain] for domain in domains).items())
 
     def _below(self, depth: int, domains: Iterable[int]) -> Iterator[Row]:
         alike: dict[object, list[int]] = {}
@@ -242,8 +250,10 @@ class _Charting:
         nodes = RankSet(self._nodes_of(depth, index))
         same = ""
         if others:
-            named = names_text([clean(level.names[one][-1] or "") for one in others]) if label is not None else ""
-            same = f"{len(others):,} more the same{': ' if named else ''}{named}"
+            same = f"{len(others):,} more the same"
+            names = "" if label is None else names_text([clean(level.names[other][-1] or "") for other in others])
+            if names:
+                same += f": {names}"
         facts = list(self.crossed[depth].get(index, ()))
         if (cap := self.rules.caps.get(depth)) is not None and label is not None:
             facts.insert(0, f"cap {cap:,}")
@@ -255,54 +265,68 @@ class _Charting:
         if depth == len(self._inside):
             yield from self._nodes[index]
             return
-        for one in self._inside[depth][index]:
-            yield from self._nodes_of(depth + 1, one)
+        for domain in self._inside[depth][index]:
+            yield from self._nodes_of(depth + 1, domain)
 
     def _shares(self, nodes: Iterable[int]) -> tuple[Share, ...]:
         counts = Counter(map(self.states.__getitem__, nodes))
         order = list(_MEANINGS)
-        found = sorted(counts.items(), key=lambda one: (order.index(one[0][0]), one[0][1:]))
-        return tuple(Share(state, count, self._named(state, who, job), who) for (state, who, job), count in found)
+        shares = []
+        for state, components, job in sorted(counts, key=lambda state: (order.index(state[0]), state[1:])):
+            text = self._named(state, components, job)
+            shares.append(Share(state, counts[state, components, job], text, components))
+        return tuple(shares)
 
     def _named(self, state: str, components: Sequence[int], job: str) -> str:
         if state == TAKEN:
             return f"of {short(job)}"
         if state != USED:
             return state
-        names = [self.names[index] for index in components]
-        return listed(names, _MOST_NAMED, by=" + ") + (f" (also of {short(job)})" if job else "")
+        text = listed([self.names[index] for index in components], _MOST_NAMED, by=" + ")
+        return f"{text} (also of {short(job)})" if job else text
 
     def notes(self) -> Iterator[str]:
         """Yield the rules with whether they hold, the crossings of each level, and the neighbours."""
-        found = [*self._rules(), *self._crossings(), *self._neighbours()]
-        yield from found[:_MOST_NOTES]
-        if len(found) > _MOST_NOTES:
-            yield f"and {counted(len(found) - _MOST_NOTES, 'more line')}"
+        lines = [*self._rules(), *self._crossings(), *self._neighbours()]
+        yield from lines[:_MOST_NOTES]
+        if len(lines) > _MOST_NOTES:
+            yield f"and {counted(len(lines) - _MOST_NOTES, 'more line')}"
 
     def _rules(self) -> Iterator[str]:
-        inventory = self.plan.inventory
-        labelled = inventory.levels == self.everything.levels
-        for word, rules in (("kept", self.rules.kept), ("preferred", self.rules.preferred)):
-            alike: dict[str, list[NodeRule]] = {}
-            for rule in rules:
-                alike.setdefault(self._rule(rule), []).append(rule)
-            for text, several in alike.items():
-                lacks = [broken(rule, self.plan, inventory) for rule in several] if labelled else []
-                wrong = [lack[0] for lack in lacks if lack]
-                yield clean(f"{word}, but {wrong[0]}" if wrong else f"{word}: {text}")
+        yield from self._texts_of("kept", self.rules.kept)
+        yield from self._texts_of("preferred", self.rules.preferred)
         for level, nodes in self.rules.balanced:
-            ids = self.domains[level].ids
-            places = (place for rank in nodes if (place := self.places[rank]) is not None)
-            counts = Counter(ids[place] for place in places)
-            shares = sorted(Counter(counts.values()).items(), reverse=True)
-            each = ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in shares)
-            yield f"balanced: shares of {each} nodes in {counted(len(counts), f'{self.domains[level].level} domain')}"
+            yield self._balanced(level, nodes)
+
+    def _texts_of(self, word: str, rules: Iterable[NodeRule]) -> Iterator[str]:
+        """Yield rules as text, each text once; instead of rules that do not hold, what breaks the first of them."""
+        inventory = self.plan.inventory
+        is_labelled = inventory.levels == self.everything.levels
+        alike: dict[str, list[NodeRule]] = {}
+        for rule in rules:
+            alike.setdefault(self._rule(rule), []).append(rule)
+        for text, several in alike.items():
+            breaches = [broken(rule, self.plan, inventory) for rule in several] if is_labelled else []
+            messages = [breach[0] for breach in breaches if breach]
+            yield clean(f"{word}, but {messages[0]}" if messages else f"{word}: {text}")
+
+    def _balanced(self, level: int, nodes: Iterable[int]) -> str:
+        """Return how many nodes of a rule are in each domain of a level, the largest shares first."""
+        ids = self.domains[level].ids
+        counts: Counter[int] = Counter()
+        for rank in nodes:
+            place = self.places[rank]
+            if place is not None:
+                counts[ids[place]] += 1
+        shares = sorted(Counter(counts.values()).items(), reverse=True)
+        sizes = ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in shares)
+        return f"balanced: shares of {sizes} nodes in {counted(len(counts), f'{self.domains[level].level} domain')}"
 
     def _rule(self, rule: NodeRule) -> str:
         level = NODE_LEVEL if rule.level is None else self.everything.levels[rule.level]
         who = f"{rule.who}: " if rule.who else ""
         if rule.kind == SEGMENT:
-            sizes = {len(one) for one in rule.sets()}
+            sizes = {len(ranks) for ranks in rule.sets()}
             return f"{who}segments of {', '.join(map(str, sorted(sizes)))} nodes, each in one {level}"
         what = "all nodes" if rule.kind not in WORDS else f"each {WORDS[rule.kind]} group"
         where = f"one {level}" if rule.most == 1 else f"at most {rule.most} {level} domains, with equal shares"
@@ -312,9 +336,9 @@ class _Charting:
         inventory = self.plan.inventory
         for domains in inventory.domains:
             for name, component, kind in self._groups():
-                found = crossing(clean(name), component.layout, inventory, kind, domains)
-                if found is not None:
-                    yield clean(found[0])
+                message = crossing(clean(name), component.layout, inventory, kind, domains)
+                if message is not None:
+                    yield clean(message[0])
 
     def _neighbours(self) -> Iterator[str]:
         jobs: dict[str, list[int]] = {}

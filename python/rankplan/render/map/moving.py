@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from html import escape
+from itertools import chain
 from typing import NamedTuple
 
 from rankplan.moving.changes import LOST, MOVE, RENAME, RESHAPE, RESTART, START, STAY, STOP
@@ -87,13 +88,8 @@ def moving_svg(transition: Transition, title: str) -> str:
     top = _TOP + 10
     for node in shown:
         columns = {left: _of_node(cells, node, widest) for left, cells in sides.items()}
-        lanes = max(len(bars) for cells in columns.values() for bars in cells) or 1
-        height = 20 + lanes * (_BAR + 2) + 4
-        parts.append(f'<rect class="card" x="8" y="{top}" width="{width - 16}" height="{height}" rx="6"/>')
-        parts.append(_text(16, top + 20, clean(transition.node_name(node)), "strong"))
-        for left, cells in columns.items():
-            for index, bars in enumerate(cells):
-                parts += _cell(left + index * (_CELL + _GAP), top + 4, index, bars, height - 8)
+        height = _card_height(columns)
+        parts += _card(clean(transition.node_name(node)), columns, top, width - 16, height)
         top += height + 8
     if len(nodes) > len(shown):
         parts.append(_text(16, top + 14, f"and {counted(len(nodes) - len(shown), 'more node')}", "soft"))
@@ -102,6 +98,21 @@ def moving_svg(transition: Transition, title: str) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<title>{escape(clean(title))}</title>'
     page = f'<rect class="page" width="{width}" height="{top + 12}"/>'
     return "\n".join([head, f"<style>{_STYLE}</style>", page, *parts, "</svg>\n"])
+
+
+def _card_height(columns: Mapping[int, list[list[_Bar]]]) -> int:
+    """Return the height of the card of a node, which has room for the bars of its fullest accelerator."""
+    lanes = max(len(bars) for cells in columns.values() for bars in cells) or 1
+    return 20 + lanes * (_BAR + 2) + 4
+
+
+def _card(name: str, columns: Mapping[int, list[list[_Bar]]], top: int, width: int, height: int) -> Iterator[str]:
+    """Yield the card of a node: by where they start from the left, its accelerators before and after."""
+    yield f'<rect class="card" x="8" y="{top}" width="{width}" height="{height}" rx="6"/>'
+    yield _text(16, top + 20, name, "strong")
+    for left, cells in columns.items():
+        for index, bars in enumerate(cells):
+            yield from _cell(left + index * (_CELL + _GAP), top + 4, index, bars, height - 8)
 
 
 def _legend(kinds: Collection[str]) -> tuple[list[str], int]:
@@ -139,7 +150,7 @@ def _cells(transition: Transition) -> tuple[Cells, Cells]:
     """Return the slots of each accelerator before and after."""
     before: dict[tuple[Node, int], list[_Bar]] = defaultdict(list)
     after: dict[tuple[Node, int], list[_Bar]] = defaultdict(list)
-    got = {(slot.component, slot.slot): slot.bytes for slot in transition.slots}
+    received = {(slot.component, slot.slot): slot.bytes for slot in transition.slots}
     for name, component in transition.parts.items():
         changes = component.changes
         kinds: dict[int, str] = {}
@@ -148,7 +159,7 @@ def _cells(transition: Transition) -> tuple[Cells, Cells]:
                 kinds[change.before.number] = STOP if change.kind == MOVE else change.kind
             if change.after is not None:
                 number = change.after.number
-                bar = _Bar(name, number, change.kind, got.get((name, number)))
+                bar = _Bar(name, number, change.kind, received.get((name, number)))
                 after[_place(change.after.place)].append(bar)
         # Last: what is lost may continue elsewhere, but its old place is that of a lost slot.
         kinds |= {change.before.number: change.kind for change in changes.gone if change.before is not None}
@@ -173,10 +184,12 @@ def _of_node(cells: Cells, node: Node, widest: int) -> list[list[_Bar]]:
 
 def _nodes(transition: Transition, before: Cells, after: Cells) -> list[Node]:
     """Return the nodes in use, those where something changes first."""
-    changing = {
-        node for cells in (before, after) for (node, _), bars in cells.items() for bar in bars if bar.kind != STAY
-    }
-    used = {node for cells in (before, after) for node, _ in cells}
+    used: set[Node] = set()
+    changing: set[Node] = set()
+    for (node, _), bars in chain(before.items(), after.items()):
+        used.add(node)
+        if any(bar.kind != STAY for bar in bars):
+            changing.add(node)
     return sorted(used, key=lambda node: (node not in changing, node if node >= 0 else 10**9 - node))
 
 
