@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from rankplan.frozen import frozen
@@ -101,6 +101,18 @@ class _New(NamedTuple):
     is_world: bool
 
 
+class _Hold(NamedTuple):
+    """Memory of an accelerator that a slot has from the start of one step, ``taken``, to the end of another, ``given``.
+
+    ``None`` without the step: it has the memory from the beginning, or to the end.
+    """
+
+    place: Accelerator
+    amount: Amount
+    taken: int | None
+    given: int | None
+
+
 class _Simulation:
     def __init__(self, transition: Transition) -> None:
         self._transition = transition
@@ -113,8 +125,9 @@ class _Simulation:
         self._parts = transition.parts
         self._sizes = Sizes(transition.before.inventory, transition.after.inventory)
         self._breaches: dict[Breach, None] = {}
-        changing = {at for at, _, taken, _ in self._memory() if taken is not None}
-        self._holds = [hold for hold in self._memory() if hold[0] in changing]
+        holds = list(self._memory())
+        changing = {hold.place for hold in holds if hold.taken is not None}
+        self._holds = [hold for hold in holds if hold.place in changing]
         self._reads = list(dict.fromkeys(self._transfers()))
         self._old_runs, self._new_runs = list(self._old()), list(self._new())
         self._served = list(self._serving())
@@ -163,41 +176,51 @@ class _Simulation:
 
     # ------------------------------------------------------------------------------------------------------- memory
 
-    def _memory(self) -> Iterator[tuple[Accelerator, Amount, int | None, int | None]]:
-        """Yield what slots have of accelerators, from the start of one step to the end of another.
+    def _memory(self) -> Iterator[_Hold]:
+        """Yield what slots have of accelerators.
 
         A slot that sleeps is asleep from the end of that step on, and awake from the start of the one that wakes it.
         """
-        only_sleep = any(step.do == "wake" for step in self._steps) or (
-            bool(self._steps) and all(step.do == "sleep" for step in self._steps)
-        )
+        only_sleeps = self._only_sleeps()
         for name, component in self._parts.items():
-            if only_sleep:
+            if only_sleeps:
                 yield from self._asleep_and_awake(name, component)
-                continue
-            before, after = component.before, component.after
-            if before is not None and component.old_amounts is not None:
-                for slot in before.slots:
-                    if slot.number not in before.dead and slot.number not in component.changes.kept_before:
-                        instance = Instance(name, before.instances.of(slot.number))
-                        yield from self._old_slot(slot, component.old_amounts, instance)
-            if after is not None and component.new_amounts is not None:
-                for change in component.changes.of_after:
-                    if change.after is not None:
-                        instance = Instance(name, after.instances.of(change.after.number))
-                        amounts = component.new_amounts
-                        if change.kind in KEEPING:
-                            yield from self._always(change.after, amounts)
-                        else:
-                            yield from self._new_slot(change.after, amounts, instance)
+            else:
+                yield from self._old_slots(name, component)
+                yield from self._new_slots(name, component)
 
-    def _asleep_and_awake(
-        self, name: str, component: Component
-    ) -> Iterator[tuple[Accelerator, Amount, int | None, int | None]]:
+    def _only_sleeps(self) -> bool:
+        """Return whether slots only fall asleep or wake up, and none starts or ends."""
+        kinds = {step.do for step in self._steps}
+        return "wake" in kinds or kinds == {"sleep"}
+
+    def _old_slots(self, name: str, component: Component) -> Iterator[_Hold]:
+        """Yield what the slots of the plan before have that do not stay."""
+        side, amounts = component.before, component.old_amounts
+        if side is None or amounts is None:
+            return
+        for slot in side.slots:
+            if slot.number not in side.dead and slot.number not in component.changes.kept_before:
+                yield from self._old_slot(slot, amounts, Instance(name, side.instances.of(slot.number)))
+
+    def _new_slots(self, name: str, component: Component) -> Iterator[_Hold]:
+        """Yield what the slots of the plan after have, those that stay among them."""
         side, amounts = component.after, component.new_amounts
         if side is None or amounts is None:
             return
-        held = {(hold.accelerator, hold.amount) for hold in self._transition.holds if hold.taken_by is None}
+        for change in component.changes.of_after:
+            if change.after is None:
+                continue
+            if change.kind in KEEPING:
+                yield from self._always(change.after, amounts)
+            else:
+                yield from self._new_slot(change.after, amounts, Instance(name, side.instances.of(change.after.number)))
+
+    def _asleep_and_awake(self, name: str, component: Component) -> Iterator[_Hold]:
+        side, amounts = component.after, component.new_amounts
+        if side is None or amounts is None:
+            return
+        at_first = {(hold.accelerator, hold.amount) for hold in self._transition.holds if hold.taken_by is None}
         for slot in side.slots:
             place = accelerator_of(slot.place)
             if place is None:
@@ -207,36 +230,32 @@ class _Simulation:
             asleep = amounts.asleep(slot, size)
             sleeps, wakes = self._step("sleep", instance, "before"), self._step("wake", instance, "after")
             if sleeps is not None:
-                yield place, awake, None, sleeps
-                yield place, asleep, sleeps, None
+                yield _Hold(place, awake, None, sleeps)
+                yield _Hold(place, asleep, sleeps, None)
             elif wakes is not None:
-                yield place, asleep, None, wakes
-                yield place, awake, wakes, None
+                yield _Hold(place, asleep, None, wakes)
+                yield _Hold(place, awake, wakes, None)
             else:
-                yield place, awake if (place, awake) in held else asleep, None, None
+                yield _Hold(place, awake if (place, awake) in at_first else asleep, None, None)
 
-    def _always(self, slot: Slot, amounts: Amounts) -> Iterator[tuple[Accelerator, Amount, int | None, int | None]]:
+    def _always(self, slot: Slot, amounts: Amounts) -> Iterator[_Hold]:
         place = accelerator_of(slot.place)
         if place is not None:
-            yield place, amounts.resting(slot, self._sizes.of(place)), None, None
+            yield _Hold(place, amounts.resting(slot, self._sizes.of(place)), None, None)
 
-    def _old_slot(
-        self, slot: Slot, amounts: Amounts, instance: Instance
-    ) -> Iterator[tuple[Accelerator, Amount, int | None, int | None]]:
+    def _old_slot(self, slot: Slot, amounts: Amounts, instance: Instance) -> Iterator[_Hold]:
         place = accelerator_of(slot.place)
         if place is None:
             return
         size = self._sizes.of(place)
         sleeps, frees = self._step("sleep", instance, "before"), self._step("free", instance, "before")
         if sleeps is None:
-            yield place, amounts.resting(slot, size), None, frees
+            yield _Hold(place, amounts.resting(slot, size), None, frees)
         else:
-            yield place, amounts.resting(slot, size), None, sleeps
-            yield place, amounts.asleep(slot, size), sleeps, frees
+            yield _Hold(place, amounts.resting(slot, size), None, sleeps)
+            yield _Hold(place, amounts.asleep(slot, size), sleeps, frees)
 
-    def _new_slot(
-        self, slot: Slot, amounts: Amounts, instance: Instance
-    ) -> Iterator[tuple[Accelerator, Amount, int | None, int | None]]:
+    def _new_slot(self, slot: Slot, amounts: Amounts, instance: Instance) -> Iterator[_Hold]:
         place = accelerator_of(slot.place)
         if place is None:
             return
@@ -246,39 +265,45 @@ class _Simulation:
         if loads is None:
             self._add(9, f"{instance.component}/{instance.number} loads nothing")
             return
-        yield place, amounts.loaded(slot, size), loads, sleeps
+        yield _Hold(place, amounts.loaded(slot, size), loads, sleeps)
         if sleeps is not None:
-            yield place, amounts.asleep(slot, size), sleeps, None
+            yield _Hold(place, amounts.asleep(slot, size), sleeps, None)
         elif amounts.cache(slot, size) != NOTHING:
-            yield place, amounts.cache(slot, size), loads if caches is None else caches, None
+            yield _Hold(place, amounts.cache(slot, size), loads if caches is None else caches, None)
 
     def _check_memory(self, done: int, started: int) -> None:
         """Check that what is on each accelerator fits: by upper bounds if the answer says so, else by lower ones."""
         present: dict[Accelerator, list[Amount]] = defaultdict(list)
         new: set[Accelerator] = set()
-        for place, amount, taken, given in self._holds:
-            # What falls asleep is awake until the end of its step.
-            begun = done if taken is not None and self._steps[taken].do == "sleep" else started
-            is_taken = taken is None or bool(begun >> taken & 1)
-            is_given = given is not None and bool(done >> given & 1)
-            if is_taken and not is_given:
-                present[place].append(amount)
-                if taken is not None:
-                    new.add(place)
+        for hold in self._holds:
+            if self._is_held(hold, done, started):
+                present[hold.place].append(hold.amount)
+                if hold.taken is not None:
+                    new.add(hold.place)
         for place in new:  # what runs already fits, whatever its bounds are
-            size, amounts = self._sizes.of(place), present[place]
-            if len(amounts) < 2:
-                continue
-            low, high = sum(amount.low for amount in amounts), sum(amount.high for amount in amounts)
-            is_over = size is not None and low > size.most
-            may_be_over = self._transition.answer == "fits" and (size is None or high > size.usable)
-            if not (is_over or may_be_over):
-                continue
-            where = f"accelerator {place[1]} of {self._transition.node_name(place[0])}"
-            if is_over:
-                self._add(1, where)
-            if may_be_over:
-                self._add(1, f"{where} may be exceeded")
+            if len(present[place]) > 1:
+                self._check_sum(place, present[place])
+
+    def _is_held(self, hold: _Hold, done: int, started: int) -> bool:
+        """Return whether memory is taken when these steps are done, and these have started."""
+        if hold.given is not None and done >> hold.given & 1:
+            return False
+        if hold.taken is None:
+            return True
+        # What falls asleep is awake until the end of its step.
+        begun = done if self._steps[hold.taken].do == "sleep" else started
+        return bool(begun >> hold.taken & 1)
+
+    def _check_sum(self, place: Accelerator, amounts: Sequence[Amount]) -> None:
+        size = self._sizes.of(place)
+        low = sum(amount.low for amount in amounts)
+        high = sum(amount.high for amount in amounts)
+        node, index = place
+        where = f"accelerator {index} of {self._transition.node_name(node)}"
+        if size is not None and low > size.most:
+            self._add(1, where)
+        if self._transition.answer == "fits" and (size is None or high > size.usable):
+            self._add(1, f"{where} may be exceeded")
 
     # ------------------------------------------------------------------------------------------------------ senders
 

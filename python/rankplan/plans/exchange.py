@@ -17,9 +17,9 @@ before it, and as many after it. So a pool that contains all others has a single
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
@@ -114,21 +114,21 @@ def in_order_by_exchange(plan: Plan, planned: Inventory, node_ids: Sequence[str]
     if domains is None:
         raise PlacementError([_unknown_domains(plan, pools, levels)])
     alike = _kinds(plan.inventory)
-    within = _orders(plan, pools, node_ids, lambda node: (alike[node], domains.get(node)))
-    across = _orders(plan, pools, node_ids, alike.__getitem__) if shown and levels else iter(())
-    for number, order in enumerate(within):
-        if number == _MOST_TRIED:
-            break
-        exchange = Exchange.of(plan, order)
+    within_domains = _orders(plan, pools, node_ids, lambda node: (alike[node], domains.get(node)))
+    for exchange in _first_exchanges(plan, within_domains):
         if not shown or keeps_rules(exchange.plan):
             return exchange
-    for number, order in enumerate(across):
-        if number == _MOST_TRIED:
-            break
-        exchange = Exchange.of(plan, order)
-        if keeps_rules(exchange.plan):
-            return exchange
+    if shown and levels:
+        for exchange in _first_exchanges(plan, _orders(plan, pools, node_ids, alike.__getitem__)):
+            if keeps_rules(exchange.plan):
+                return exchange
     raise PlacementError([_not_exchanged(plan, pools, levels, shown=shown)])
+
+
+def _first_exchanges(plan: Plan, orders: Iterable[Sequence[int]]) -> Iterator[Exchange]:
+    """Yield the exchanges of the first orders of nodes."""
+    for order in islice(orders, _MOST_TRIED):
+        yield Exchange.of(plan, order)
 
 
 def named_levels(plan: Plan, planned: Inventory) -> tuple[str, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from rankplan._core import Pattern, RankSet
+from rankplan._core import Pattern, RankSet, Run
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
@@ -62,44 +62,50 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fol
     Linear in runs and nodes.
     """
     # A state stands for everything found on a node so far: nodes in the same state are of the same kind.
-    starts = 1 if fold else inventory.num_nodes
+    first_new = 1 if fold else inventory.num_nodes
     states = array("I", [0] * inventory.num_nodes if fold else range(inventory.num_nodes))
-    steps: dict[tuple[int, Any], int] = {}
-    parts: dict[int, tuple[Any, ...]] = {}
+    next_states: dict[tuple[int, Any], int] = {}
+    parts_of: dict[int, tuple[Any, ...]] = {}
 
-    def add(nodes: Iterable[int], found: Any) -> None:
+    def add(nodes: Iterable[int], part: Any) -> None:
         for node in nodes:
-            state = steps.setdefault((states[node], found), starts + len(steps))
-            if state not in parts:
-                parts[state] = (*parts.get(states[node], ()), found)
+            state = next_states.setdefault((states[node], part), first_new + len(next_states))
+            if state not in parts_of:
+                parts_of[state] = (*parts_of.get(states[node], ()), part)
             states[node] = state
 
     for nodes, equipment in _equipment(inventory):
         add(nodes, equipment)
     runs = {name: component.rows.runs() for name, component in components.items()}
-    for name, found in runs.items():
+    for name, runs_of_name in runs.items():
         stays: dict[Pattern, Stay] = {}
-        for run in found:
+        for run in runs_of_name:
             add(range(run.node, run.node + run.nodes), stays.setdefault(run.pattern, Stay(name, run.pattern)))
 
     members: dict[int, list[int]] = {}
     for node, state in enumerate(states):
         members.setdefault(state, []).append(node)
-    kinds = {state: _kind(RankSet(nodes), *parts[state]) for state, nodes in members.items()}
-    firsts = {nodes[0]: kinds[state] for state, nodes in members.items()}
-    for name, found in runs.items():
-        others: dict[int, list[range]] = {}
-        for run in found:
+    kinds = {state: _kind(RankSet(nodes), *parts_of[state]) for state, nodes in members.items()}
+    _add_ranks(kinds, states, runs)
+    return list(kinds.values())
+
+
+def _add_ranks(kinds: Mapping[int, NodeKind], states: Sequence[int], runs: Mapping[str, Sequence[Run]]) -> None:
+    """Add the ranks of components to the kinds of nodes: of each stay on the first node, of all on the others."""
+    first_nodes = {kind.nodes[0]: kind for kind in kinds.values()}
+    for name, runs_of_name in runs.items():
+        on_others: dict[int, list[range]] = {}
+        for run in runs_of_name:
             size = run.pattern.processes
             for offset in range(run.nodes):
-                node, first = run.node + offset, run.first_rank + offset * size
-                if node in firsts:
-                    firsts[node].first_ranks.append(first)
+                node = run.node + offset
+                first_rank = run.first_rank + offset * size
+                if node in first_nodes:
+                    first_nodes[node].first_ranks.append(first_rank)
                 else:
-                    others.setdefault(states[node], []).append(range(first, first + size))
-        for state, ranks in others.items():
+                    on_others.setdefault(states[node], []).append(range(first_rank, first_rank + size))
+        for state, ranks in on_others.items():
             kinds[state].ranks[name] = RankSet(chain.from_iterable(ranks))
-    return list(kinds.values())
 
 
 def _kind(nodes: RankSet, accelerators: tuple[int, str, str | None], *parts: Any) -> NodeKind:

@@ -47,7 +47,6 @@ def _bound_faults(pool: Pool) -> Iterator[Fault]:
 def _reserve_faults(pool: Pool, pools: Collection[Pool], lost: Container[str]) -> Iterator[Fault]:
     """Yield the faults of a pool that is neither one with components nor a reserve, and of what it protects."""
     reserving = [key for key in ("node_ranks", "protects") if getattr(pool, key)]
-    with_components = [other.name for other in pools if other.components and other is not pool]
     if pool.components:
         yield from (((key,), pool_faults.reserve_with_components(pool.name, key)) for key in reserving)
     elif not reserving:
@@ -56,9 +55,15 @@ def _reserve_faults(pool: Pool, pools: Collection[Pool], lost: Container[str]) -
         yield (), pool_faults.reserve_without_nodes(pool.name)
     elif not pool.protects:
         yield (), pool_faults.reserve_for_nobody(pool.name)
+    yield from _protects_faults(pool, pools, lost)
+
+
+def _protects_faults(pool: Pool, pools: Collection[Pool], lost: Container[str]) -> Iterator[Fault]:
+    """Yield the faults of the names that a reserve protects: only other pools with components can be."""
     names = {other.name for other in pools}
-    for at, name in enumerate(pool.protects):
-        path = ("protects", at)
+    with_components = [other.name for other in pools if other.components and other is not pool]
+    for index, name in enumerate(pool.protects):
+        path = ("protects", index)
         if name == pool.name:
             yield path, pool_faults.protects_itself(name, with_components)
         elif name in names:

@@ -121,27 +121,33 @@ def peak(plan: Plan, name: str, call: str, uses: Sequence[Use | None]) -> Peak |
         return None
     reserved_on = {device: _sum(use.reserved for use in uses) or 0 for device, uses in on_device.items()}
     fullest = max(reserved_on, key=lambda device: reserved_on[device])
-    reserved = reserved_on[fullest]
     on_fullest = on_device[fullest]
-    kept = _sum(use.kept for use in on_fullest)
-    used = max((use.used for use in on_fullest if use.used is not None), default=None)
     total = max((use.total for use in on_fullest if use.total is not None), default=None)
-    if used is not None and total is not None:
-        # The driver counts what is in use now, with `kept` of these processes; at their peak, that was `reserved`.
-        used = None if kept is None else min(used + reserved - kept, total)
     accelerators, sizes, memory = stated_of(component)
     return Peak(
         call,
         accelerators,
-        reserved=reserved,
+        reserved=reserved_on[fullest],
         allocated=_sum(use.allocated for use in on_fullest),
-        used=used,
+        used=_used_at_peak(on_fullest, reserved_on[fullest], total),
         of=total,
         parallel=sizes,
         memory=memory,
         length=None if component.memory is None else component.memory.length,
         beside=_others(_users(plan)[fullest], name),
     )
+
+
+def _used_at_peak(uses: Sequence[Use], reserved: int, total: int | None) -> int | None:
+    """Return what was in use of an accelerator when its processes had reserved the most, ``None`` if unknown.
+
+    The driver counts what is in use now, with what these processes keep; at their peak, that was ``reserved``.
+    """
+    used = max((use.used for use in uses if use.used is not None), default=None)
+    if used is None or total is None:
+        return used
+    kept = _sum(use.kept for use in uses)
+    return None if kept is None else min(used + reserved - kept, total)
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:

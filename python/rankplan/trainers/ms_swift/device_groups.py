@@ -71,37 +71,35 @@ class GroupsJob(Job):
         devices: set[str] = set()
         owners: dict[int, str] = {}
         last = -1
-        for name, group in section.items():
-            if name in _OTHER_KEYS:
+        for key, group in section.items():
+            if key in _OTHER_KEYS:
                 continue
-            at = self._at(config, str(name))
-            missing = [
-                key for key in ("device", "ranks", "workers") if not isinstance(group, Mapping) or key not in group
-            ]
+            name = str(key)
+            stated = group if isinstance(group, Mapping) else {}
+            missing = [part for part in ("device", "ranks", "workers") if part not in stated]
             if missing:
-                config.faults.add(at, group_faults.incomplete(str(name), missing))
+                config.faults.add(self._at(config, name), group_faults.incomplete(name, missing))
                 continue
             device = str(group["device"]).upper()
-            ranks_at = self._at(config, str(name), "ranks")
+            ranks_at = self._at(config, name, "ranks")
             if device == _CPU:
-                self._read_cpus(config, str(name), group["ranks"], ranks_at)
+                self._read_cpus(config, name, group["ranks"], ranks_at)
                 continue
             devices.add(device)
             ranks = _ranks(group["ranks"], last + 1)
-            if ranks is None:
-                config.faults.add(ranks_at, group_faults.unread_ranks(str(name), group["ranks"]))
-                continue
             if not ranks:
-                config.faults.add(ranks_at, group_faults.no_ranks(str(name)))
+                fault = group_faults.no_ranks(name)
+                if ranks is None:
+                    fault = group_faults.unread_ranks(name, group["ranks"])
+                config.faults.add(ranks_at, fault)
                 continue
             last = ranks[-1]
-            shared = next((rank for rank in ranks if rank in owners), None)
-            if shared is not None or len(set(ranks)) < len(ranks):
-                rank = next(rank for rank in ranks if rank in owners or ranks.count(rank) > 1)
-                config.faults.add(ranks_at, group_faults.rank_twice(rank, owners.get(rank, str(name)), str(name)))
+            if len(set(ranks)) < len(ranks) or not owners.keys().isdisjoint(ranks):
+                twice = next(rank for rank in ranks if rank in owners or ranks.count(rank) > 1)
+                config.faults.add(ranks_at, group_faults.rank_twice(twice, owners.get(twice, name), name))
                 continue
-            owners |= dict.fromkeys(ranks, str(name))
-            self.groups.append(Group(str(name), ranks, len(ranks), ranks_at))
+            owners |= dict.fromkeys(ranks, name)
+            self.groups.append(Group(name, ranks, len(ranks), ranks_at))
         if len(devices) != 1 and not config.faults:
             config.faults.add(self.where, group_faults.several_devices(sorted(devices)))
         self._check_nodes(config, owners)

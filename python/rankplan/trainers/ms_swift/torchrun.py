@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from rankplan import Faults, Parallel
+from rankplan import Diagnostic, Faults, Parallel
 from rankplan.sdk import Config, Device, Job, NodeCommand, Placer, Sizes, Started, Taken
 from rankplan.trainers.ms_swift import faults, keys
 from rankplan.trainers.ms_swift.commands import (
@@ -229,29 +229,41 @@ class TorchrunJob(Job):
 
     def _devices_of_ranks(self, placer: Placer, used: set[Device]) -> Iterator[Sequence[Device]]:
         """Yield the devices of each process of the trainer; ``used`` are not among those of an unknown mask."""
-        trainer, at = self.trainer, self.trainer.processes.where
-        for node in range(trainer.processes.nodes):
-            visible = placer.visible(trainer.mask, node, "the trainer", at)
+        for node in range(self.trainer.processes.nodes):
+            visible = self._visible_of_trainer(placer, node, used)
             if visible is None:
                 return
-            if not trainer.mask.is_known:
-                free = [device for device in visible if device not in used]
-                visible = free[: trainer.processes.on_node(len(free))]
-            count = trainer.processes.on_node(len(visible))
-            if count > len(visible):
-                stated = trainer.mask.stated or "all of them"
-                placer.reject(at, faults.more_than_visible("the trainer", count, len(visible), node, stated))
+            count = self.trainer.processes.on_node(len(visible))
+            fault = self._fault_of_node(node, len(visible), count)
+            if fault is not None:
+                placer.reject(self.trainer.processes.where, fault)
                 return
             each = 1 if self.is_megatron or not count else len(visible) // count
-            if not self.is_megatron and count and len(visible) % count:
-                placer.reject(at, faults.uneven_devices(len(visible), count, node))
-                return
-            if each > 1 and (self.uses_vllm or self.frameworks):
-                user = "vLLM" if self.uses_vllm else self.frameworks[0]
-                placer.reject(at, faults.sharded_model(len(visible), count, user))
-                return
             for rank in range(count):
                 yield [visible[rank + count * number] for number in range(each)]
+
+    def _visible_of_trainer(self, placer: Placer, node: int, used: set[Device]) -> Sequence[Device] | None:
+        """Return the devices that the trainer sees on a node; with an unknown mask, the first that are not used."""
+        trainer = self.trainer
+        visible = placer.visible(trainer.mask, node, "the trainer", trainer.processes.where)
+        if visible is None or trainer.mask.is_known:
+            return visible
+        free = [device for device in visible if device not in used]
+        return free[: trainer.processes.on_node(len(free))]
+
+    def _fault_of_node(self, node: int, num_visible: int, count: int) -> Diagnostic | None:
+        """Return why so many processes of the trainer cannot divide the visible devices of a node."""
+        if count > num_visible:
+            stated = self.trainer.mask.stated or "all of them"
+            return faults.more_than_visible("the trainer", count, num_visible, node, stated)
+        if self.is_megatron or not count:
+            return None
+        if num_visible % count:
+            return faults.uneven_devices(num_visible, count, node)
+        if num_visible > count and (self.uses_vllm or self.frameworks):
+            user = "vLLM" if self.uses_vllm else self.frameworks[0]
+            return faults.sharded_model(num_visible, count, user)
+        return None
 
     def _devices_of_server(self, placer: Placer, server: Server) -> Iterator[Device]:
         """Yield the devices of the engines of a server, one engine after the other."""
