@@ -16,7 +16,7 @@ from rankplan.frozen import frozen
 NO_ACCEL = "NO_ACCEL"
 """The accelerator type of a node, or of a process, without accelerators."""
 
-_NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*|.*[\s;].*")  # -1, a range, empty, NoDevFiles, 0;1
+_NO_ID = r"-\d+|\d+-\d+|[A-Za-z]*|.*[\s;].*"  # -1, a range, empty, NoDevFiles, 0;1
 
 
 @frozen
@@ -72,7 +72,7 @@ class Vendor:
         if self.env_var not in environment:
             return None
         parts = (part.strip().removeprefix(self.prefix) for part in environment[self.env_var].split(","))
-        return tuple(dict.fromkeys(takewhile(lambda part: not _NO_ID.fullmatch(part), parts)))
+        return tuple(dict.fromkeys(takewhile(lambda part: not re.fullmatch(_NO_ID, part), parts)))
 
     def disturbed(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of this environment that override or distort ``env_var``."""

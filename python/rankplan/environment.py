@@ -44,7 +44,7 @@ def reserved_variables() -> set[str]:
 NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
 """Set one of them on every node before ``ray start``; the first one set on a node counts."""
 
-REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+REFERENCE = r"\$(?:(\w+)|\{(\w+)\})"
 """A reference to another variable in a value: ``$NAME`` (group 1) or ``${NAME}`` (group 2)."""
 
 PATH_VARIABLES = frozenset(
@@ -138,7 +138,7 @@ def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dic
         return known.get(found[1] or found[2], found[0] if found[1] else "")
 
     for name, value in env_vars.items():
-        text = REFERENCE.sub(filled_in, value)
+        text = re.sub(REFERENCE, filled_in, value)
         if prepends(name, env_vars, environment) and not refers(value, name):
             text = prepended(text, environment.get(name, ""))
         known[name] = result[name] = text
@@ -155,7 +155,7 @@ def prepends(name: str, variables: Mapping[str, str], environment: Mapping[str, 
 
 def refers(value: str, name: str) -> bool:
     """Whether a value contains a reference to this variable."""
-    return any(name in found.groups() for found in REFERENCE.finditer(value))
+    return any(name in found.groups() for found in re.finditer(REFERENCE, value))
 
 
 def prepended(folders: str, to: str) -> str:

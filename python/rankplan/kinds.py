@@ -64,7 +64,7 @@ _INVENTORY_FROM = {
 }
 """How to make an inventory of a file of another kind."""
 
-_SLURM_TEXT = re.compile(r"\s*(?:#.*\n\s*)*(?:(NodeName)|SwitchName|BlockName)=")
+_SLURM_TEXT = r"\s*(?:#.*\n\s*)*(?:(NodeName)|SwitchName|BlockName)="
 """The first key of what Slurm prints or reads; the one of nodes is a group."""
 
 _JOB_FILE = "a job file"
@@ -86,7 +86,7 @@ def _has_nodes(content: Mapping[str, Any]) -> bool:
 
 def kind_of(content: Any) -> str | None:
     """Return what a file with this content is called, by the keys that tell; ``None`` if none does."""
-    if isinstance(content, str) and (slurm := _SLURM_TEXT.match(content)) is not None:
+    if isinstance(content, str) and (slurm := re.match(_SLURM_TEXT, content)) is not None:
         return SLURM_NODES.name if slurm[1] else SLURM_TOPOLOGY.name
     if not isinstance(content, Mapping):
         return None

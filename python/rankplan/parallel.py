@@ -23,11 +23,11 @@ MEGATRON = {
 KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "fsdp", "replica")
 """Every kind of parallel group, as `Component.groups` takes it."""
 
-SIZE = re.compile(r"\b(etp|ep|edp|tp|cp|dp|pp|fsdp)\b(?: ([0-9]+))?")
+SIZE = r"\b(etp|ep|edp|tp|cp|dp|pp|fsdp)\b(?: ([0-9]+))?"
 """A kind of parallel group in a message, with its size."""
 
 _LETTERS = {"d": "dp", "t": "tp", "p": "pp", "c": "cp", "e": "ep"}
-_TOKEN = re.compile(r"(?P<letters>[A-Za-z]+)\s*(?P<digits>[0-9]*)|[^A-Za-z\s]+")
+_TOKEN = r"(?P<letters>[A-Za-z]+)\s*(?P<digits>[0-9]*)|[^A-Za-z\s]+"
 _COMPACT = "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)"
 
 
@@ -148,7 +148,7 @@ def _sizes(text: str) -> tuple[dict[str, int], list[Diagnostic]]:
     def fault(start: int, end: int, message: str, help: str = _COMPACT) -> None:
         faults.append(Diagnostic("invalid-value", message, help, (Label(start, end),), text))
 
-    tokens = list(_TOKEN.finditer(text))
+    tokens = list(re.finditer(_TOKEN, text))
     if not tokens:
         fault(0, len(text), "the text has no size")
     for token in tokens:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 import reprlib
@@ -22,14 +21,14 @@ def natural(name: str) -> Name:
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the known word that this one may be a misspelling of."""
+    from difflib import get_close_matches  # most words are right
+
     folded = {name.lower(): name for name in known}
-    return next((folded[near] for near in difflib.get_close_matches(word.lower(), folded, 1, likeness)), None)
+    return next((folded[near] for near in get_close_matches(word.lower(), folded, 1, likeness)), None)
 
 
-_SHORTEST = 4
-"""A shorter word has too many others one edit away."""
-_LONG = 6
-"""A shorter word with another first letter is a word of its own: ``type`` is no typo of ``dtype``."""
+_SHORTEST = 4  # a shorter word has too many others one edit away
+_LONG = 6  # a shorter word with another first letter is a word of its own: `type` is no typo of `dtype`
 
 
 def one_edit(word: str, known: Iterable[str]) -> str | None:

@@ -39,7 +39,7 @@ from rankplan.render.rows import address
 
 _ADDRESS, _PORT = MASTER_VARIABLES
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_IN_QUOTES = re.compile(REFERENCE.pattern + r'|([\\"$`])')
+_IN_QUOTES = re.compile(REFERENCE + r'|([\\"$`])')
 _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 
 
@@ -169,7 +169,7 @@ def _shell(name: str, value: str) -> str:
 
     A list of folders that ends with the present one has no empty entry if there is none.
     """
-    if not REFERENCE.search(value):
+    if not re.search(REFERENCE, value):
         return shlex.quote(value)
     present = f":${{{name}}}"
     if name in PATH_VARIABLES and value.endswith(present):

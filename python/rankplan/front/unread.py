@@ -18,7 +18,7 @@ from rankplan.read.text.reader import Reader
 from rankplan.read.text.scalars import Written
 from rankplan.words import as_int
 
-_COUNT = re.compile(r"(^|_)(n|num)_?(gpus|nodes)(_per_node)?$|(^|_)gpus_per_node$")
+_COUNT = r"(^|_)(n|num)_?(gpus|nodes)(_per_node)?$|(^|_)gpus_per_node$"
 """Keys that count nodes or GPUs."""
 _OF_NO_PROCESS: tuple[KeyPath, ...] = (("data",), ("hydra",))
 """Sections of data sets and of Hydra, which start no process."""
@@ -60,7 +60,7 @@ def _sizes(section: Any, path: KeyPath, known: Collection[KeyPath], covering: Co
         if isinstance(value, Mapping):
             sizes = _sizes(value, inner, known, covering)
             yield from sizes if any(other[: len(inner)] == inner for other in known) else islice(sizes, 1)
-        elif inner not in known and _COUNT.search(str(key)) and (as_int(value) or 0) > 0:
+        elif inner not in known and re.search(_COUNT, str(key)) and (as_int(value) or 0) > 0:
             yield inner
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,7 +182,7 @@ def group_warnings(planned: Planned, reader: Reader) -> Iterator[Diagnostic]:
     """Yield warnings about parallel groups, at the sizes of their components."""
     for name, component in planned.plan.items():
         for warning in component.parallel_warnings():
-            kinds = [kind for kind, _ in SIZE.findall(warning.message)]
+            kinds = [kind for kind, _ in re.findall(SIZE, warning.message)]
             yield planned.sources.sizes_of(name, reader.where(())).place(kinds).locate(warning)
 
 

@@ -48,10 +48,10 @@ Cards that check their memory for errors show up to a tenth less than their name
 """
 _ROUNDED = 1.1
 """A stated size is at most this much more than what a driver shows."""
-_STATED = re.compile(r"(?<![A-Z0-9.])([0-9]{2,3}) ?G(?:I?B)?(?![A-Z0-9])")
+_STATED = r"(?<![A-Z0-9.])([0-9]{2,3}) ?G(?:I?B)?(?![A-Z0-9])"
 _OTHER_MEMORY = ("GH200", "GB200", "GB300")
 """Types whose names may state the memory of their CPU: ``GH200 480GB``."""
-_SLICE = re.compile(r"(?<![0-9])[0-9]G\.([0-9]{1,3})GB")
+_SLICE = r"(?<![0-9])[0-9]G\.([0-9]{1,3})GB"
 _LEAST_OF_SLICE = 0.88
 """Part of its name's size that a MIG slice has at least: 1g.18gb has 16 GiB (NVIDIA: MIG user guide)."""
 
@@ -81,7 +81,7 @@ _UNITS = {"": 1, "B": 1} | {
     for power, prefix in enumerate("KMGTP", 1)
     for suffix, base in (("IB", 1024), ("I", 1024), ("B", 1000))
 }
-_SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,3})\s*")
+_SIZE = r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,3})\s*"
 SMALLEST_SIZE, LARGEST_SIZE = 1 << 20, 1 << 60
 """No stated size is smaller or larger: 80 is a forgotten unit."""
 
@@ -95,14 +95,14 @@ def card_of(model: str) -> tuple[float, float] | None:
     if (size := size_of(model)) is not None and SMALLEST_SIZE <= size <= LARGEST_SIZE:
         return size, size
     words = _words(model)
-    part = _SLICE.search(words)
+    part = re.search(_SLICE, words)
     if part is not None:
         return float(part[1]) * _LEAST_OF_SLICE * _GIB, float(part[1]) * _GIB
     name = _name_in(model)
     if name is None or re.search(r"(?<![A-Z])MIG(?![A-Z])", words):
         return None
     least, most = _TYPES[name]
-    stated = None if name in _OTHER_MEMORY else _STATED.search(words)
+    stated = None if name in _OTHER_MEMORY else re.search(_STATED, words)
     if stated is not None:
         most = float(stated[1])
         least = least if most / _ROUNDED <= least <= most else most
@@ -132,7 +132,7 @@ def may_be_same(one: str, other: str) -> bool:
 
 def size_of(text: str) -> int | None:
     """Return the bytes of a text such as ``80 GiB`` or ``1.5TB``, ``None`` for any other text."""
-    if (found := _SIZE.fullmatch(text)) is None or found[2].upper() not in _UNITS:
+    if (found := re.fullmatch(_SIZE, text)) is None or found[2].upper() not in _UNITS:
         return None
     return int(float(found[1]) * _UNITS[found[2].upper()])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
@@ -61,7 +62,7 @@ def sized(component: Component, sizes: Sizes, faults: Faults) -> Component:
         return component.with_settings(parallel=sizes.parallel)
     except PlacementError as error:
         for found in error.diagnostics:
-            stated = [(kind, int(size)) for kind, size in SIZE.findall(found.message) if size]
+            stated = [(kind, int(size)) for kind, size in re.findall(SIZE, found.message) if size]
             products = accumulate((size for _, size in stated), mul)
             breaks = next((index for index, each in enumerate(products) if component.slots % each), 0)
             kinds = [kind for kind, _ in (*stated[breaks:], *stated[:breaks])]

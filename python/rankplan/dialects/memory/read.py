@@ -23,7 +23,7 @@ from rankplan.words import as_int, must_be, path_text
 if TYPE_CHECKING:
     from rankplan.dialects.memory.spelling import KeySpelling
 
-_PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
+_PRODUCT = r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}"
 _ALLOWED = {
     Kind.SIZE: "a whole number",
     Kind.TEXT: "text",
@@ -332,7 +332,7 @@ def _count_fault(settings: MemorySettings) -> Diagnostic | None:
     return None
 
 
-_WITH_UNIT = re.compile(r"[0-9.]+[kmgt]")
+_WITH_UNIT = r"[0-9.]+[kmgt]"
 """A number such as ``20G``, which newer versions of vLLM read with a unit of their own."""
 _NOTHING = ("", "null", "none", "~")
 _OF_THE_RUN = "$", "???"
@@ -351,7 +351,7 @@ def _plain(value: Any, kind: Kind) -> Any:
 
 
 def _plain_text(text: str, kind: Kind) -> Any:
-    product = _PRODUCT.fullmatch(text)
+    product = re.fullmatch(_PRODUCT, text)
     if product is not None:
         return int(product[1]) * int(product[2])
     variable, demanded = _OF_THE_RUN
@@ -369,7 +369,7 @@ def _plain_text(text: str, kind: Kind) -> Any:
 
 def _plain_number(text: str, word: str, kind: Kind) -> Any:
     """Return the number that a text states, or the text if it states no number."""
-    if word == "auto" or _WITH_UNIT.fullmatch(word):
+    if word == "auto" or re.fullmatch(_WITH_UNIT, word):
         return RUN_TIME
     try:
         return int(text) if kind is Kind.SIZE else float(text)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 AT_KEY = {"unknown-key", "duplicate-env-var", "reserved-env-var", "empty-name", "duplicate-component"}
 """Faults of a key; others are at its value."""
-_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_LINE_BREAK = "\r\n|[\r\n\x85\u2028\u2029]"
 
 # A part of the YAML library's message, and the help for it; the first match counts.
 _CURES = {
@@ -125,7 +125,7 @@ class Document:
         except yaml.MarkedYAMLError as error:
             raise PlacementError([self._not_yaml(error)]) from None
         except yaml.reader.ReaderError as error:
-            before = _LINE_BREAK.split(text[: text.find(chr(error.character))])
+            before = re.split(_LINE_BREAK, text[: text.find(chr(error.character))])
             mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
             message = f"invalid YAML: control character U+{error.character:04X} is not allowed"
             raise PlacementError([self.refuse(message, mark, help="remove the character")]) from None
@@ -138,7 +138,7 @@ class Document:
     @cached_property
     def lines(self) -> list[str]:
         """The lines of the text."""
-        return _LINE_BREAK.split(self._text)
+        return re.split(_LINE_BREAK, self._text)
 
     @classmethod
     def each(cls, file: str, text: str) -> list[Self]:

@@ -16,7 +16,7 @@ from rankplan.read.text.programs import DIALECT_TABLE
 Format: TypeAlias = Callable[[str], tuple[Mapping[str, Any], Mapping[KeyPath, int]]]
 """Returns what a text says, and the lines of its keys, counted from 1; ``ValueError`` for a text that is wrong."""
 
-_LINE = re.compile(r"\bline (\d+)")
+_LINE = r"\bline (\d+)"
 
 
 class Lines:
@@ -73,7 +73,7 @@ def read_format(file: str, text: str) -> Section | None:
 def _wrong(file: str, text: str, error: ValueError) -> Diagnostic:
     """Return the fault of a text that its format rejects, at the line that the message names."""
     fault = Diagnostic("syntax", f"the file cannot be read: {error}", "correct the text", file=file)
-    line = _LINE.search(str(error))
+    line = re.search(_LINE, str(error))
     return fault if line is None else Lines(file, text, {}).at(int(line[1]), fault)
 
 

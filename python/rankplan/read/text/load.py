@@ -22,7 +22,7 @@ SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _YAML = (".yaml", ".yml", ".json")
 """The suffixes of files that no guest reads."""
 _TOML = ".toml"
-_SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
+_SHEBANG = r"#![^\n]*\b(?:ba|da|z|k)?sh\b"
 
 
 def checked_overrides(overrides: Any) -> Sequence[str]:
@@ -99,7 +99,7 @@ def _read(
     """Return where the values of a file are, and its content."""
     text = read_text(file) if text is None else text
     # Most programs read YAML only: import the readers of other formats where they are used.
-    if file.endswith(SCRIPTS) or _SHEBANG.match(text):
+    if file.endswith(SCRIPTS) or re.match(_SHEBANG, text):
         from rankplan.read.text.places import Text
         from rankplan.read.text.script import parse_script
 

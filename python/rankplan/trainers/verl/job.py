@@ -29,7 +29,6 @@ from rankplan.trainers.verl.programs import has_own_defaults, is_foreign, progra
 from rankplan.trainers.verl.reward import Form, read_reward_model
 from rankplan.trainers.verl.rollout import Trainer, has_own_share, read_rollout, read_trainer
 from rankplan.trainers.verl.teachers import read_teachers
-from rankplan.trainers.verl.topology import TopologyJob, has_topology
 from rankplan.trainers.verl.training import Training, read_training
 
 if TYPE_CHECKING:
@@ -242,4 +241,8 @@ def _refuse_critic(config: Config) -> None:
 
 def job_of(config: Config) -> Job:
     """Return the job of a config: with the pools of a topology, or with those of the roles."""
-    return TopologyJob(config) if has_topology(config) else VerlJob(config)
+    if not config.under(keys.TOPOLOGY).section:
+        return VerlJob(config)
+    from rankplan.trainers.verl.topology import TopologyJob  # few configs state one
+
+    return TopologyJob(config)

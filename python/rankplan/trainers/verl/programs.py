@@ -78,7 +78,7 @@ PROGRAMS = {
 
 _UNKNOWN = Program()
 """What a program starts that is not in the table: what its config says."""
-_RELEASED = re.compile(r"verl\.trainer\.main_ppo\w*|verl\.experimental\..*")
+_RELEASED = r"verl\.trainer\.main_ppo\w*|verl\.experimental\..*"
 """The modules of verl itself."""
 
 _CONFIG_NAME = anything("hydra.job.config_name", "the config with the defaults")
@@ -103,7 +103,7 @@ def is_foreign(config: Config) -> bool:
     module = config.program
     if not module or config.starts_program_of_fork or program_of(module) is not _UNKNOWN:
         return False
-    return _RELEASED.fullmatch(module) is None
+    return re.fullmatch(_RELEASED, module) is None
 
 
 def config_name(config: Config) -> str:

@@ -92,11 +92,6 @@ class _Model(NamedTuple):
     runs: Engines | Training
 
 
-def has_topology(config: Config) -> bool:
-    """Return whether a config states its placement as a topology."""
-    return bool(config.under(keys.TOPOLOGY).section)
-
-
 class TopologyJob(Job):
     """The clusters, pools and models of a ``topology`` section.
 
