@@ -726,8 +726,12 @@ def test_a_pinned_plan_takes_the_nodes_that_roll_can_have() -> None:
         roll.plan(config, held.without(["n4/0"]), pinned=True)
     assert few.value.help == "use accelerators up to 3, or a larger cluster, or wait for other jobs"
     beyond = config | {"a": {"device_mapping": "list(range(0,20))"}}
-    with pytest.raises(PlacementError, match="only 1 node of the cluster has"):  # the node without accelerators is none
+    with pytest.raises(PlacementError, match="of 5 nodes, but only 1 node of the cluster has"):
         roll.plan(beyond, held.without(["n1", "n4/0"]), pinned=True)
+    some = {"num_gpus_per_node": 4, "b": {"world_size": 3}}
+    without_n1 = [{"ranks": rank, "hostname": f"n{rank}", "accelerators": (4, 0, 4)[rank]} for rank in range(3)]
+    with pytest.raises(PlacementError, match="of 2 nodes, but only 1 node of the cluster has"):
+        roll.plan(some, Inventory.from_dict({"nodes": without_n1}).without(["n2/0"]), pinned=True)
     ranked = [
         one | {"ranks": rank, "accelerators": 4, "labels": {"NODE_RANK": str(rank)}} for rank, one in enumerate(nodes)
     ]

@@ -194,9 +194,13 @@ class RollJob(Job):
             return
         each = inventory.node(marked[0]).num_accelerators
         without_accelerators = inventory.core.nodes_by_size().get(0, RankSet())
-        free_nodes = inventory.num_nodes - len(without_accelerators) - len(marked)
+        with_accelerators = inventory.num_nodes - len(without_accelerators)
+        free_nodes = with_accelerators - len(marked)
         states_devices = self.highest is not None
-        fault = faults.nodes_not_free(inventory.num_nodes, each, free_nodes, states_devices=states_devices)
+        taken_nodes = self.num_nodes or with_accelerators
+        if self.highest is not None:
+            taken_nodes = self.highest // each + 1  # also beyond the cluster
+        fault = faults.nodes_not_free(taken_nodes, each, free_nodes, states_devices=states_devices)
         highest = [role.where for role in self.roles if role.devices and role.highest == self.highest]
         collector.add(next(iter(highest), self.num_nodes_at), fault)
         collector.finish()
