@@ -7,7 +7,9 @@ import math
 from pathlib import Path
 
 import numpy
+import pytest
 import rankplan
+from rankplan.plans.model import Model
 from support.commands import run
 
 CONFIG = """\
@@ -21,6 +23,11 @@ cluster:
       parallel: {tp: TP}
       memory: {training: megatron, gradients: fp32, recompute: full, tokens: 4096, optimizer_on_host: 1.0, sleep: host}
     rollout: {placement: "0-7:0-1", memory: {engine: vllm, share: 0.6, length: 4096, sleep: host}}
+"""
+UNNAMED = """\
+trainer: {nnodes: 1, n_gpus_per_node: 8}
+algorithm: {adv_estimator: grpo}
+actor_rollout_ref: {actor: {strategy: fsdp}, rollout: {name: vllm, tensor_model_parallel_size: 2}}
 """
 PLAIN = "cluster:\n  num_nodes: 1\n  component_placement:\n    actor: 0-7\n"
 
@@ -165,6 +172,26 @@ def test_without_memory_the_output_is_as_before(tmp_path: Path) -> None:
     told = _run("check", file, "--nodes", "1x8", "--memory")[1]
     assert told.startswith(output + "memory: no component says what it keeps")
     assert "memory" not in json.loads(_run("check", file, "--nodes", "1x8", "--format", "json")[1])[0]
+
+
+def test_check_and_plan_take_the_model_of_components_without_one(tmp_path: Path) -> None:
+    file = _file(tmp_path, UNNAMED)
+    for command in ("check", "plan"):
+        options = (command, file, "--nodes", "1x8:H100", "--memory")
+        assert "train " not in _run(*options)[1]
+        phases = _run(*options, "--model", "Qwen/Qwen3-8B")[1]
+        assert "train " in phases and "generate " in phases
+    memory = rankplan.plan(file, "1x8", model="Qwen/Qwen3-8B")["actor"].memory
+    assert memory is not None and memory.model == Model.of("Qwen/Qwen3-8B")
+
+
+def test_a_saved_plan_has_its_own_models(tmp_path: Path) -> None:
+    saved = str(tmp_path / "plan.json")
+    assert _run("plan", _file(tmp_path), "--nodes", "1x8", "--save", saved)[0] == 0
+    code, output = _run("plan", saved, "--memory", "--model", "Qwen/Qwen3-8B")
+    assert code == 2 and "is a saved plan with its own places; remove --pinned and --model" in output
+    with pytest.raises(ValueError, match="a plan with its own places; pinned and model apply to configs"):
+        rankplan.plan(saved, model="Qwen/Qwen3-8B")
 
 
 def test_options_that_exclude_each_other(tmp_path: Path) -> None:

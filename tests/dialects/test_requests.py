@@ -280,7 +280,7 @@ def test_a_saved_plan_knows_its_requests(tmp_path: Path) -> None:
     assert found.dialect == "verl" and [one.name for one in found.requests] == names
     found.save(path := tmp_path / "plan.json")
     assert requests(path) == found.requests == requests(found)
-    with pytest.raises(ValueError, match="pinned applies to configs"):
+    with pytest.raises(ValueError, match="pinned and model apply to configs"):
         plan(path, pinned=True)
     content = found.to_dict()
     del content["dialect"], content["requests"]

@@ -45,7 +45,6 @@ _INTERVAL = 0.3
 @config_options
 @format_option("text", "json", "sarif", "github")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
-@click.option("--model", metavar="MODEL", help="Model of components whose own is unknown: a name, or a folder.")
 @click.option(
     "--measured",
     metavar="PHASE=SIZE",

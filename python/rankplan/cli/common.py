@@ -342,9 +342,9 @@ def refuse_other_nodes(file: Config, choice: Choice) -> None:
         )
 
 
-def read(file: Config, choice: Choice) -> Job:
-    """Return a config with its dialect and nodes, as the options say."""
-    return read_job(file, choice.given, **config_arguments(choice))
+def read(file: Config, choice: Choice, model: str | None = None) -> Job:
+    """Return a config with its dialect and nodes, as the options say; ``model`` is for what names none."""
+    return read_job(file, choice.given, **config_arguments(choice), model=model)
 
 
 def planned(file: Config, choice: Choice, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
@@ -365,17 +365,17 @@ class PlannedFile(NamedTuple):
 
 
 def planned_by(
-    file: Config, choice: Choice, *, isolate: bool | None, pinned: bool, fitting: bool = True
+    file: Config, choice: Choice, *, isolate: bool | None, pinned: bool, fitting: bool = True, model: str | None = None
 ) -> PlannedFile:
     """Return what `planned` does, and where the config states it.
 
-    Unless it must be ``fitting``, the plan may need more memory than there is.
+    Unless it must be ``fitting``, the plan may need more memory than there is. ``model`` is for what names none.
     """
     file = opened(file)
     refuse_other_nodes(file, choice)
     if is_saved(file):
-        if pinned:
-            raise click.UsageError(f"{name_of(file)} is a saved plan with its own places; remove --pinned")
+        if pinned or model is not None:
+            raise click.UsageError(f"{name_of(file)} is a saved plan with its own places; remove --pinned and --model")
         saved = plan(file, choice.given, **config_arguments(choice), isolate=isolate)
         if fitting:
             reject_saved(saved, job_file_of(file))
@@ -383,11 +383,11 @@ def planned_by(
     if pinned:
         from rankplan.front.to_pin import job_to_pin  # most commands take no pinned plan
 
-        to_pin = job_to_pin(file, choice.given, choice.ray, dialect=choice.dialect, overrides=overrides())
+        to_pin = job_to_pin(file, choice.given, choice.ray, dialect=choice.dialect, overrides=overrides(), model=model)
         if to_pin is not None:
             bound = to_pin.planned(choice.without, isolate=isolate, fitting=fitting, by_text=choice.by_text)
             return PlannedFile(*bound, to_pin.job.reader)
-    job = read(file, choice)
+    job = read(file, choice, model)
     return PlannedFile(*job.announced(isolate=isolate, pinned=pinned, fitting=fitting), job.reader)
 
 
@@ -510,14 +510,17 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 
 
 def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--reserve`` and ``--costs``, which say what is known of the accelerators."""
+    """Add ``--model``, ``--reserve`` and ``--costs``, which say what is known of models and accelerators."""
+    model = click.option(
+        "--model", metavar="MODEL", help="Model of components whose own is unknown: a name, or a folder."
+    )
     reserve = click.option(
         "--reserve", type=Size(), metavar="SIZE", help="Memory that others use on each accelerator: 2GiB."
     )
     costs = click.option(
         "--costs", metavar="COSTS", type=click.Path(), help="Use the memory that run --timings has measured."
     )
-    return reserve(costs(command))
+    return model(reserve(costs(command)))
 
 
 def component_of(plan: Plan, name: str | None, file: str, option: str = "--component") -> str:

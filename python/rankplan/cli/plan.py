@@ -72,6 +72,7 @@ def plan(
     output: str | None,
     weights: str | None,
     memory: bool,
+    model: str | None,
     reserve: float | None,
     costs: str | None,
     save: str | None,
@@ -109,7 +110,9 @@ def plan(
         raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
         config = opened(file)
-        result, sources, reader = planned_by(config, choice, isolate=isolate, pinned=pinned, fitting=not memory)
+        result, sources, reader = planned_by(
+            config, choice, isolate=isolate, pinned=pinned, fitting=not memory, model=model
+        )
         needs = None
         if memory:
             used = UsedMemory(reserve, peaks_of(costs)).or_stated(job_file_of(config))

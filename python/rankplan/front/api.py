@@ -122,6 +122,7 @@ def plan(
     without: Sequence[str] = (),
     isolate: bool | None = None,
     pinned: bool = False,
+    model: str | None = None,
 ) -> Plan:
     """Return the plan of a config, as ``rankplan plan`` does.
 
@@ -131,7 +132,7 @@ def plan(
     ``["trainer.nnodes=2"]``. ``without`` names hardware that must not be used: see `Inventory.without`. ``isolate``
     tells whether a process sees only its own accelerators (by default as saved, else yes).
 
-    A plan may need more memory than there is, so that ``rankplan plan`` refuses it: see `check` and `Plan.memory`.
+    A plan may need more memory than there is, and ``rankplan plan`` refuses it: see `check`, also for ``model``.
 
     A plan predicts where a trainer puts the processes that it starts. With ``pinned``, it is the plan to bind them to:
     nodes are in the order of addresses that the trainer sorts them in, and groups and engines on one node if they fit.
@@ -142,16 +143,16 @@ def plan(
     """
     config = opened(config)
     if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
-        if pinned:
-            raise ValueError(f"{name_of(config)} is a plan with its own places; pinned applies to configs")
+        if pinned or model is not None:
+            raise ValueError(f"{name_of(config)} is a plan with its own places; pinned and model apply to configs")
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     if pinned:
         from rankplan.front.to_pin import job_to_pin  # most plans are predictions
 
-        to_pin = job_to_pin(config, nodes, dialect=dialect, overrides=overrides)
+        to_pin = job_to_pin(config, nodes, dialect=dialect, overrides=overrides, model=model)
         if to_pin is not None:
             return to_pin.planned(without, isolate=isolate, fitting=False).plan
-    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without, model=model)
     return job.announced(isolate=isolate, pinned=pinned, fitting=False).plan
 
 

@@ -42,6 +42,7 @@ def job_to_pin(
     *,
     dialect: str | None = None,
     overrides: Sequence[str] = (),
+    model: str | None = None,
 ) -> JobToPin | None:
     """Return a job on the running cluster that is given, has the address ``ray``, or is stated by its job file.
 
@@ -57,5 +58,5 @@ def job_to_pin(
         cluster = stated.ray
     else:
         return None
-    job = unplaced_job(config, dialect=dialect, overrides=overrides)
+    job = unplaced_job(config, dialect=dialect, overrides=overrides, model=model)
     return JobToPin(job, cluster) if job.asks_ray else None
