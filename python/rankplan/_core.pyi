@@ -22,6 +22,7 @@ __all__ = [
     "PLAN_VERSION",
     "SAME_SECONDS",
     "USABLE_MEMORY",
+    "USUAL_LENGTH",
     "WEIGHT_BUCKET",
     "WHOLE_NODE",
     "AcceleratorFacts",
@@ -675,6 +676,9 @@ WEIGHT_BUCKET: int
 
 FUSED_CHUNK: int
 """Tokens of a chunk of fused logits, at most."""
+
+USUAL_LENGTH: int
+"""Tokens of the longest request of an engine for which no length is known."""
 
 def model_params(model: Any) -> tuple[float, float]:
     """Return the number of parameters of a `Model`, at least and at most."""

@@ -198,6 +198,73 @@ def test_an_engine_takes_its_share_and_starts_with_room_for_a_request() -> None:
     assert starts == {4096: True, 31_000: None, 60_000: False}
 
 
+def _step(size: int, **settings: Any) -> float:
+    """Return the likely bytes of a step of an engine on a card of so many GiB."""
+    engine = Engine(kind="vllm", share=0.9, length=4096, **settings)
+    parts = engine_likely(Model.of("Qwen/Qwen3-8B"), engine, size * GIB)[0][0]
+    return next(bytes for part, _, bytes in parts if part == "activations")
+
+
+@pytest.mark.parametrize(
+    ("usage", "size", "on_a100", "batch", "sequences"),
+    [
+        ("llm", 80, False, 16_384, 1024),
+        ("llm", 80, True, 8192, 256),
+        ("llm", 48, False, 8192, 256),
+        ("server", 80, False, 8192, 1024),
+        ("server", 80, True, 2048, 256),
+        ("server", 48, False, 2048, 256),
+        (None, 80, False, 8192, 1024),
+        ("engine", 80, False, 2048, 128),
+        ("engine", 48, False, 2048, 128),
+    ],
+)
+def test_the_card_and_how_vllm_is_built_decide_its_step(
+    usage: str | None, size: int, on_a100: bool, batch: int, sequences: int
+) -> None:
+    """``EngineArgs.get_batch_defaults``; ``SchedulerConfig`` for an ``AsyncLLM``."""
+    usual = _step(size, usage=usage, on_a100=on_a100)
+    assert usual == _step(size, batch=batch, sequences=sequences)
+    assert _step(size, usage=usage, batch=512, sequences=8) == _step(size, batch=512, sequences=8)
+    assert _step(size, usage=usage, batch=64) == _step(size, batch=64, sequences=64)  # no more requests than tokens
+    assert _step(size, usage=usage, sequences=1) <= _step(size, batch=4096, sequences=1)  # nor tokens than theirs
+
+
+def test_an_engine_of_an_unknown_version_may_read_a_request_whole() -> None:
+    assert _step(48) == _step(48, batch=4096, sequences=256) > _step(48, usage="server")
+
+
+def test_an_a100_has_the_step_of_a_small_card_in_a_config_too() -> None:
+    config = {
+        "cluster": {
+            "num_nodes": 1,
+            "model": "Qwen/Qwen3-8B",
+            "component_placement": {"rollout": {"placement": 0, "memory": {"engine": "vllm", "length": 4096}}},
+        }
+    }
+    steps = {}
+    for card in ("A100-80GB", "H100"):
+        needs = rankplan.check(config, f"1x1:{card}", memory=True).needs
+        assert needs is not None
+        need = needs.phases()[("rollout",), "generate"]
+        assert need.estimate is not None
+        steps[card] = need.estimate.parts["activations"]
+    assert steps["A100-80GB"] == _step(80, batch=4096, sequences=256) < steps["H100"]
+
+
+def test_an_engine_without_a_length_serves_that_of_its_model() -> None:
+    """vLLM refuses to start without room for one request of full length (``_check_enough_kv_cache_memory``)."""
+    model = Model.of("Qwen/Qwen3-8B")
+    settings: dict[str, Any] = {"kind": "vllm", "share": 0.9, "graphs": False, "batch": 2048, "sequences": 128}
+    starts = {}
+    for longest in (None, 40_960, 1_000_000):
+        engine = Engine(**settings, longest=longest)
+        starts[longest] = engine_memory(model, engine, 80 * GIB)[5], engine_likely(model, engine, 80 * GIB)[1]
+    assert starts == {None: (None, True), 40_960: (True, True), 1_000_000: (None, False)}
+    stated = Engine(**settings, length=4096, longest=1_000_000)
+    assert engine_memory(model, stated, 80 * GIB)[5] is True
+
+
 def test_an_engine_in_an_expert_group_keeps_buffers_asleep_as_one_in_a_tensor_group() -> None:
     model = Model.of("Qwen/Qwen3-30B-A3B")
     (_, _, alone), (_, _, tensors), (_, _, experts) = (

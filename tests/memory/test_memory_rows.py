@@ -147,7 +147,7 @@ def test_an_engine_that_refused_to_start_does_not_fit() -> None:
         (card, length): engine_memory(model, Engine(kind="vllm", share=0.9, length=length), card * GIB)[5]
         for card, length in ((23.58, 29_000), (23.58, 100_000), (80.0, 29_000), (80.0, None))
     }
-    assert starts == {(23.58, 29_000): None, (23.58, 100_000): False, (80.0, 29_000): True, (80.0, None): True}
+    assert starts == {(23.58, 29_000): None, (23.58, 100_000): False, (80.0, 29_000): True, (80.0, None): None}
     cached = replace(model, shape=replace(model.shape, cached_layers=4))
     engine = Engine(kind="vllm", share=0.5, length=150_000)
     assert engine_memory(cached, engine, 80 * GIB)[5] is None  # an engine may cache all layers whole

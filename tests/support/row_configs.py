@@ -105,6 +105,8 @@ def engine_of(row: Row) -> Row:
         memory["precision"] = PRECISIONS[engine["weights"]]
     if engine.get("kv") == "fp8":
         memory["cache_precision"] = "fp8"
+    if engine["name"] == "vllm" and "verl" in row.get("source", ""):
+        memory |= {"tokens": 8192, "sequences": 256}  # of its rollout.yaml
     if row.get("colocated"):
         memory["sleep"] = "host"
     return memory

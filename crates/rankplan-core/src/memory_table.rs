@@ -14,6 +14,7 @@ const PRECISIONS: &[&str] = &["fp32", "bf16", "fp16", "fp8", "fp4"];
 const OPTIMIZERS: &[&str] = &["adam", "adam-precision-aware", "adam-8bit", "sgd", "muon"];
 const RECOMPUTE: &[&str] = &["none", "selective", "full"];
 const SLEEP: &[&str] = &["none", "host", "free"];
+const USAGES: &[&str] = &["llm", "server", "engine"];
 /// The words of `memory_binding`, whose earlier name was `memory`.
 const BINDINGS: [&str; 3] = ["none", "preferred", "bind"];
 /// Tokens, sequences, layers or chunks.
@@ -137,6 +138,11 @@ pub static MEMORY: Table = Table {
                 "uncertain_wake",
                 Kind::Switch,
                 "Its version decides whether it wakes up beside a sleeping trainer.",
+            ),
+            optional(
+                "usage",
+                Kind::Word(USAGES),
+                "vLLM: built as LLM, server or AsyncLLM, which decides its usual steps.",
             ),
             optional("cache_size", Kind::Bytes, "vLLM: its cache, whatever its share: kv_cache_memory_bytes."),
         ],

@@ -93,6 +93,8 @@ mod _core {
     #[pymodule_export]
     const FUSED_CHUNK: u64 = super::memory::FUSED_CHUNK;
     #[pymodule_export]
+    const USUAL_LENGTH: u64 = super::memory::USUAL_LENGTH;
+    #[pymodule_export]
     const CLUSTER: &str = ids::CLUSTER;
     #[pymodule_export]
     const NODE: &str = ids::NODE;

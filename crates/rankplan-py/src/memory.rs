@@ -200,20 +200,47 @@ pub struct Engine {
     ep: f64,
     share: Option<f64>,
     length: Option<f64>,
+    longest: Option<f64>,
     weight: Pair,
     cache: f64,
     sequences: Option<f64>,
     batch: Option<f64>,
     graphs: bool,
     cache_size: Option<f64>,
+    usage: Option<String>,
+    on_a100: bool,
     sleep: Option<String>,
 }
 
 impl Engine {
     fn core(&self) -> PyResult<engine::Engine> {
-        let kind = kind(&self.kind)?;
-        let Engine { tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, cache_size, .. } = *self;
-        Ok(engine::Engine { kind, tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, cache_size })
+        Ok(engine::Engine {
+            kind: kind(&self.kind)?,
+            tp: self.tp,
+            pp: self.pp,
+            ep: self.ep,
+            share: self.share,
+            length: self.length,
+            longest: self.longest,
+            weight: self.weight,
+            cache: self.cache,
+            sequences: self.sequences,
+            batch: self.batch,
+            graphs: self.graphs,
+            cache_size: self.cache_size,
+            usage: usage(self.usage.as_deref())?,
+            on_a100: self.on_a100,
+        })
+    }
+}
+
+fn usage(word: Option<&str>) -> PyResult<Option<engine::Usage>> {
+    match word {
+        None => Ok(None),
+        Some("llm") => Ok(Some(engine::Usage::Llm)),
+        Some("server") => Ok(Some(engine::Usage::Server)),
+        Some("engine") => Ok(Some(engine::Usage::Engine)),
+        Some(other) => Err(unknown("usage", other)),
     }
 }
 
@@ -364,6 +391,7 @@ pub const USABLE: f64 = numbers::USABLE;
 /// The bucket in which weights are sent, in bytes.
 pub const BUCKET: u64 = numbers::BUCKET as u64;
 pub const FUSED_CHUNK: u64 = numbers::FUSED_CHUNK as u64;
+pub const USUAL_LENGTH: u64 = numbers::USUAL_LENGTH as u64;
 
 /// Return the share that an engine takes if none is stated. Raises `ValueError` for an unknown word.
 #[pyfunction]

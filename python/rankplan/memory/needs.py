@@ -93,7 +93,7 @@ class Needs:
     def on_cards_of(self, size: float) -> Needs:
         """Return the needs if every accelerator had so many bytes."""
         other = copy(self)
-        other.cards = [replace(shared, card=(size, size)) for shared in self.cards]
+        other.cards = [replace(shared, card=(size, size), is_a100=False) for shared in self.cards]
         return other
 
     def changed(self, evaluations: Mapping[str, Evaluation], extended: Collection[str] = ()) -> Needs:
@@ -273,7 +273,7 @@ class Needs:
             )
         else:
             taken = asleep.room if evaluation.takes_free else 0.0
-            slot = evaluation.likely(max(shared.size - taken, 0.0))
+            slot = evaluation.likely(max(shared.size - taken, 0.0), on_a100=shared.is_a100)
         if slot is None or not slot.starts:
             return slot
         wakes_uncertainly = evaluation.entry.uncertain_wake and bool(self._trainers_beside(shared, name))
@@ -289,7 +289,7 @@ class Needs:
             if other in names:
                 continue
             evaluation = self.evaluations.get(other)
-            sleeper = None if evaluation is None else evaluation.likely(shared.size)
+            sleeper = None if evaluation is None else evaluation.likely(shared.size, on_a100=shared.is_a100)
             if evaluation is None or sleeper is None:
                 complete = False
                 continue

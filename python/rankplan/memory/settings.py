@@ -10,6 +10,7 @@ FRAMEWORKS = ("megatron", "fsdp", "deepspeed")
 DIVIDED_BY_DATA = frozenset({"fsdp", "deepspeed"})
 """Frameworks whose states are divided among the data ranks, whatever other sizes are stated."""
 ENGINES = ("vllm", "sglang", "trtllm")
+USAGES = ("llm", "server", "engine")
 OPTIMIZERS = ("adam", "adam-precision-aware", "adam-8bit", "sgd", "muon")
 RECOMPUTE = ("none", "selective", "full")
 SLEEP = ("none", "host", "free")
@@ -75,9 +76,11 @@ class Engine:
     """An inference engine. ``None``: not stated.
 
     ``share`` is its part of a card: of all of it (vLLM), of what was free before (SGLang), or of what the weights
-    leave (TensorRT-LLM). ``length`` is that of the longest request, ``weight`` the bytes of a weight, at least and at
+    leave (TensorRT-LLM). ``length`` is that of the longest request, and ``longest`` that of the longest sequence of the
+    model, which an engine serves if no length is stated. ``weight`` are the bytes of a weight, at least and at
     most, ``cache`` those of an element of the cache. ``sequences`` and ``batch`` are the most requests and tokens of a
-    step. ``graphs``: it may capture graphs. ``cache_size`` are the bytes of its cache, whatever its share (vLLM).
+    step: of vLLM, ``usage``, how it is built, and ``on_a100``, whether its cards are A100s, decide them if none are
+    stated. ``graphs``: it may capture graphs. ``cache_size`` are the bytes of its cache, whatever its share (vLLM).
     """
 
     kind: str
@@ -86,10 +89,13 @@ class Engine:
     ep: int = 1
     share: float | None = None
     length: int | None = None
+    longest: int | None = None
     weight: tuple[float, float] = (2.0, 2.0)
     cache: float = 2.0
     sequences: int | None = None
     batch: int | None = None
     graphs: bool = True
     cache_size: float | None = None
+    usage: str | None = None
+    on_a100: bool = False
     sleep: str | None = None

@@ -22,6 +22,7 @@ class SharedCard:
     """Accelerators with the same number of processes of each component, on nodes with the same: one, and its memory.
 
     ``on_node`` are the processes of each component on its node, by accelerator, and ``host`` is the node's memory.
+    ``is_a100``: vLLM takes smaller steps on it.
     """
 
     users: dict[str, int]
@@ -29,6 +30,7 @@ class SharedCard:
     card: Bounds | None
     on_node: dict[str, int]
     host: float | None
+    is_a100: bool = False
 
     @property
     def size(self) -> float:
@@ -90,7 +92,7 @@ def shared_cards(inventory: Inventory, components: Mapping[str, Component]) -> I
         states.add(state)
         for shared in cards_on_node(nodes[0], active, spec, stated):
             users, on_node = (tuple(sorted(counts.items())) for counts in (shared.users, shared.on_node))
-            key = (users, shared.card, on_node, shared.host)
+            key = (users, shared.card, on_node, shared.host, shared.is_a100)
             if key not in seen:
                 seen.add(key)
                 yield shared
@@ -98,7 +100,7 @@ def shared_cards(inventory: Inventory, components: Mapping[str, Component]) -> I
 
 def state_of(active: Stays, spec: NodeSpec) -> Any:
     """Return what the needs on a node depend on."""
-    memory = tuple(device.memory for device in spec.devices), tuple(spec.memory.values())
+    memory = tuple((device.memory, device.model) for device in spec.devices), tuple(spec.memory.values())
     return frozenset(active.items()), spec.accelerator_model, memory
 
 
@@ -118,9 +120,8 @@ def cards_on_node(node: int, stays: Stays, spec: NodeSpec, stated: Stated) -> It
             users.setdefault(index, Counter())[name] += times
             on_node[name] += times
     for index in sorted(users):
-        yield SharedCard(
-            dict(users[index]), (node, index), card_at(spec, index, stated.accelerator), dict(on_node), host
-        )
+        card, model = card_at(spec, index, stated.accelerator), model_at(spec, index) or ""
+        yield SharedCard(dict(users[index]), (node, index), card, dict(on_node), host, "a100" in model.lower())
 
 
 def card_at(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
@@ -131,5 +132,11 @@ def card_at(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
         return size, size
     if stated is not None:
         return float(stated), float(stated)
-    model = (device.model if device is not None else None) or spec.accelerator_model
+    model = model_at(spec, index)
     return card_of(model) if model else None
+
+
+def model_at(spec: NodeSpec, index: int) -> str | None:
+    """Return the model of an accelerator, if the inventory names it."""
+    device = spec.devices[index] if index < len(spec.devices) else None
+    return (device.model if device is not None else None) or spec.accelerator_model

@@ -111,7 +111,7 @@ class Evaluation:
         # A process whose accelerators others of its component use too is one slot, with a part on each of them.
         self.spread = _most_devices(component) if component.slots == len(component) else 1
         self._slots: dict[float, Slot] = {}
-        self._likely: dict[float, LikelySlot | None] = {}
+        self._likely: dict[tuple[float, bool], LikelySlot | None] = {}
 
     def changed(self, entry: MemorySettings, parallel: Parallel, slots: int) -> Evaluation:
         """Return the evaluation with another memory, other sizes and another number of slots."""
@@ -140,17 +140,17 @@ class Evaluation:
             self._slots[card] = slot if self.entry.unread is None else unbounded(slot)
         return self._slots[card]
 
-    def likely(self, card: float) -> LikelySlot | None:
+    def likely(self, card: float, *, on_a100: bool = False) -> LikelySlot | None:
         """Return what a slot is measured to need; ``None`` if the sizes that divide the model are unknown."""
-        if card not in self._likely:
-            slot = self._likely_slot(card)
+        if (key := (card, on_a100)) not in self._likely:
+            slot = self._likely_slot(card, on_a100=on_a100)
             unread = self.entry.unread
             if slot is not None and unread is not None:
                 slot = replace(slot, assumed=(*slot.assumed, Usual(UNREAD, unread)))
-            self._likely[card] = slot
-        return self._likely[card]
+            self._likely[key] = slot
+        return self._likely[key]
 
-    def _likely_slot(self, card: float) -> LikelySlot | None:
+    def _likely_slot(self, card: float, *, on_a100: bool) -> LikelySlot | None:
         entry = self.entry
         if entry.kind == "resident":
             slot = self.slot(card)
@@ -158,7 +158,7 @@ class Evaluation:
         if self.model is None or not self._divided:
             return None
         if entry.kind == "engine":
-            return likely.of_engine(self.model, self.engines()[1], card)
+            return likely.of_engine(self.model, replace(self.engines()[1], on_a100=on_a100), card)
         return likely.of_training(self.model, self._usually_filled())
 
     def _usually_filled(self) -> Training:
@@ -323,6 +323,7 @@ class Evaluation:
             batch=entry.tokens,
             graphs=entry.graphs is not False,
             cache_size=entry.cache_size,
+            usage=entry.usage,
             sleep=entry.sleep,
         )
         if self.spread == 1 and (self.sized or slots_of_engine > 1):

@@ -15,12 +15,13 @@ KINDS = ("training", "forward", "engine", "resident")
 """A component states one of these: what it uses its memory for."""
 
 _MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens", "unread"}
+_SERVES = {"share", "cache_precision", "sequences", "graphs", "cache_size", "uncertain_wake", "usage"}
 _COMPUTES = {*_MODEL, "target_tokens", "micro_batch", "optimizer_on_host", "shards"}
 _COMPUTES |= {"wide_logits", "fused_logits", "logits_in_place", "logits_chunk", "empties_cache", "shares_process"}
 
 FITTING = {
     "resident": {"resident", "sleep"},
-    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs", "cache_size"} | {"uncertain_wake"},
+    "engine": {"engine", *_MODEL, *_SERVES},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"}
@@ -32,7 +33,7 @@ _FRAMEWORK = {
     "zero_stage": "deepspeed",
     "whole_gradients": "fsdp",
     "shards": "fsdp",
-    "cache_size": "vllm",
+    **dict.fromkeys(("cache_size", "usage"), "vllm"),
     **dict.fromkeys(("distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"), "megatron"),
 }
 """The framework of the keys that only one of them has."""
@@ -61,9 +62,8 @@ class MemorySettings:
     gradient replaces them; ``logits_chunk``: only so many tokens have some in 32 bits at once. ``empties_cache``: it
     empties its allocator before others have their turn. ``shares_process``: it runs in one process with the components
     beside it that say so, too. ``uncertain_wake``: the version of an engine decides whether it wakes up beside a
-    sleeping trainer. ``unread`` names keys with small effects that are not counted: then no bound is known. ``share``
-    and ``optimizer_on_host`` are fractions. The schema of configs
-    describes every key (`rankplan schema`).
+    sleeping trainer. ``usage``: how vLLM is built. ``unread`` names keys with small effects that are not counted: then
+    no bound is known. ``share`` and ``optimizer_on_host`` are fractions. `rankplan schema` describes every key.
     """
 
     training: str | None = None
@@ -109,6 +109,7 @@ class MemorySettings:
     graphs: bool | None = None
     sequences: int | None = None
     cache_size: int | None = None
+    usage: str | None = None
     uncertain_wake: bool = False
 
     @property

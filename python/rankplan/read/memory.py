@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.hardware.policies import MEMORY_POLICIES
-from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
+from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP, USAGES
 from rankplan.plans.faults import ONE_KIND
 from rankplan.plans.memory_settings import LARGEST_COUNT, MemorySettings, unfit
 from rankplan.plans.shape import LARGEST
@@ -195,6 +195,7 @@ MEMORY = Record(
         "graphs": _known_switch("Whether it captures graphs (false: enforce_eager)."),
         "sequences": _count("The most requests at once."),
         "uncertain_wake": _switch("Its version decides whether it wakes up beside a sleeping trainer."),
+        "usage": _words("usage", USAGES, "vLLM: built as LLM, server or AsyncLLM, which decides its usual steps."),
         "cache_size": Field(
             size_in, "vLLM: its cache, whatever its share: kv_cache_memory_bytes.", _CACHE, optional=True
         ),

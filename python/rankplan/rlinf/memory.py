@@ -7,7 +7,7 @@ from typing import Any
 from rankplan.dialects.keys.key import Key, anything, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import CHUNK, layers, offloading, recomputing, unless
+from rankplan.dialects.memory.common import CHUNK, fixed, layers, offloading, recomputing, unless
 from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.rlinf.keys import ROLLOUT_BACKEND, TASK
 
@@ -187,6 +187,7 @@ RLINF = (
             setting("sequences", size("@.max_running_requests")),
             setting("graphs", switch("@.enforce_eager", default=None), by=convert.captured, only="vllm"),
             setting("tokens", size("@.vllm.max_num_batched_tokens"), only="vllm"),
+            fixed("usage", "engine", only="vllm"),  # VLLMWorker: `create_engine_config()`
             # SGLangWorker leaves the chunks to SGLang
             setting("tokens", ROLLOUT_BACKEND, by=convert.always(CHUNK), only="sglang"),
             setting("precision", text("rollout.model.precision"), by=_served),

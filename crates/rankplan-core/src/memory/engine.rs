@@ -28,6 +28,17 @@ impl Kind {
     }
 }
 
+/// How a trainer builds an engine of vLLM, which decides the steps that it takes by default (vLLM: `UsageContext`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// As its class `LLM`.
+    Llm,
+    /// As its server.
+    Server,
+    /// As an `AsyncLLM` or `LLMEngine`.
+    Engine,
+}
+
 /// The settings of an engine. `None`: not stated.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
@@ -43,6 +54,8 @@ pub struct Engine {
     pub share: Option<f64>,
     /// Tokens of the longest request.
     pub length: Option<f64>,
+    /// Tokens of the longest sequence of its model, which it serves if no length is stated.
+    pub longest: Option<f64>,
     /// Bytes of a weight, at least and at most.
     pub weight: (f64, f64),
     /// Bytes of an element of the cache.
@@ -55,9 +68,18 @@ pub struct Engine {
     pub graphs: bool,
     /// Bytes of the cache, whatever its share (vLLM).
     pub cache_size: Option<f64>,
+    /// How it is built (vLLM).
+    pub usage: Option<Usage>,
+    /// Whether its cards are A100s, on which steps of vLLM are no larger than on small cards.
+    pub on_a100: bool,
 }
 
 impl Engine {
+    /// Tokens of the longest request that it serves, if they are known: stated, or those of its model.
+    pub(super) fn served(&self) -> Option<f64> {
+        self.length.or(self.longest)
+    }
+
     /// Its processes: experts may be divided among more of them than the tensors of a layer.
     pub fn slots(&self) -> f64 {
         self.expert_ranks() * self.pp
@@ -178,12 +200,15 @@ impl Engine {
     /// Whether the engine starts with its share: `None` if that is uncertain.
     ///
     /// It surely does where weights and a step at most leave room for one request, each of whose layers may be cached
-    /// whole. A length that is not stated counts as one token.
+    /// whole. If no length is known, nothing is certain of vLLM; other engines start with room for a token.
     pub fn starts(&self, model: &Model, card: f64) -> Option<bool> {
         if self.refuses(model, card) {
             return Some(false);
         }
-        let length = self.length.unwrap_or(1.0).max(1.0);
+        let length = match self.served() {
+            None if self.kind == Kind::Vllm => return None,
+            length => length.unwrap_or(1.0).max(1.0),
+        };
         let (tokens, sequences) = MOST_IN_STEP;
         let usual = Engine {
             batch: Some(self.batch.unwrap_or(tokens.max(length))),

@@ -7,12 +7,13 @@
 //! Counted is what the allocator of a framework holds at its peak (PyTorch: `max_memory_allocated`), as the logs of trainers print
 //! it. [`room`] is what a card needs for that: contexts, buffers of collectives and lost blocks come on top.
 
-use super::engine::{Engine, Kind};
+use super::engine::{Engine, Kind, Usage};
 use super::model::{Model, Shape};
 use super::numbers::{
-    ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, FILLED, FOUR_BITS, FSDP,
-    FUSED_CHUNK, Fit, GROUP_ASLEEP, LIBRARIES, LIVE, LOGIT_IN_PLACE, LONGEST_STEP, LOST, MEGATRON, NARROW_LOGIT,
-    PADDED, QUANTIZED, REPACKED, SCORES, SELECTIVE, SEQUENCES, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
+    ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, ENGINE_STEPS, FILLED, FOUR_BITS,
+    FSDP, FUSED_CHUNK, Fit, GROUP_ASLEEP, LARGE_CARD, LIBRARIES, LIVE, LLM_STEPS, LOGIT_IN_PLACE, LONGEST_STEP, LOST,
+    MEGATRON, NARROW_LOGIT, PADDED, QUANTIZED, REPACKED, SCORES, SELECTIVE, SEQUENCES, SERVER_STEPS, SPARE, STEP,
+    USUAL_LENGTH, USUAL_STEP,
 };
 use super::phases::Sleep;
 use super::training::{Framework, Optimizer, Recompute, Training};
@@ -311,17 +312,41 @@ impl Engine {
             }
     }
 
-    fn likely_step(&self, model: &Model) -> f64 {
-        let (tokens, sequences) = USUAL_STEP;
-        let batch = self.batch.unwrap_or(self.length.unwrap_or(tokens).clamp(tokens, LONGEST_STEP));
-        let step = Engine { batch: Some(batch), sequences: Some(self.sequences.unwrap_or(sequences)), ..*self };
+    /// The most tokens and requests of a step: stated, or those that an engine takes by default.
+    ///
+    /// By default, a step of vLLM has no more tokens than its requests at full length, and no more requests than tokens. If it
+    /// is not known how the engine is built, its version may be one that reads a request whole, up to `LONGEST_STEP`.
+    fn usual_step(&self, card: f64) -> (f64, f64) {
+        if self.kind != Kind::Vllm {
+            let (tokens, sequences) = USUAL_STEP;
+            let batch = self.served().unwrap_or(tokens).clamp(tokens, LONGEST_STEP);
+            return (self.batch.unwrap_or(batch), self.sequences.unwrap_or(sequences));
+        }
+        let steps = match self.usage {
+            Some(Usage::Engine) => ENGINE_STEPS,
+            Some(Usage::Llm) => LLM_STEPS,
+            Some(Usage::Server) | None => SERVER_STEPS,
+        };
+        let is_large = card >= LARGE_CARD && !self.on_a100;
+        let (mut tokens, requests) = if is_large { steps.large } else { steps.other };
+        if self.usage.is_none() {
+            tokens = self.served().unwrap_or(tokens).clamp(tokens, LONGEST_STEP);
+        }
+        let most = self.sequences.unwrap_or(requests) * self.served().unwrap_or(f64::INFINITY);
+        let batch = self.batch.unwrap_or(tokens.min(most));
+        (batch, self.sequences.unwrap_or(requests.min(batch)))
+    }
+
+    fn likely_step(&self, model: &Model, card: f64) -> f64 {
+        let (batch, sequences) = self.usual_step(card);
+        let step = Engine { batch: Some(batch), sequences: Some(sequences), ..*self };
         let most = step.activations(&model.with_layers_of_attention().0);
         LIBRARIES + if most.is_finite() { STEP * most } else { 0.0 }
     }
 
     /// What a rank is measured to need on a card of so many bytes, and whether the engine likely starts (`None`: it is close).
     pub fn likely(&self, model: &Model, card: f64) -> (Likely, Option<bool>) {
-        let (weights, step, share) = (self.likely_weights(model), self.likely_step(model), self.likely_share());
+        let (weights, step, share) = (self.likely_weights(model), self.likely_step(model, card), self.likely_share());
         let cache = match (self.cache_size, self.kind) {
             (Some(size), _) => size,
             (None, Kind::Vllm) => share * card - weights - step,
@@ -329,7 +354,7 @@ impl Engine {
             (None, Kind::TrtLlm) => share * (card - weights - step),
         };
         let token = model.shape.as_ref().map_or(0.0, |shape| self.cache_of_token(shape));
-        let left = cache - token * self.length.unwrap_or(USUAL_LENGTH);
+        let left = cache - token * self.served().unwrap_or(USUAL_LENGTH);
         let starts =
             if left >= SPARE || self.cache_size.is_some() { Some(true) } else { (left < 0.0).then_some(false) };
         let parts =

@@ -138,9 +138,25 @@ pub const GROUP_ASLEEP: f64 = 4.1 * GIB;
 pub const STEP: f64 = 0.55;
 /// What an engine needs besides for libraries. Fitted to the same lines.
 pub const LIBRARIES: f64 = 0.25 * GIB;
-/// Tokens of a step where they are not stated, unless a request is longer; its requests. vLLM: `EngineArgs.get_batch_defaults`.
+/// Tokens and requests of a step of vLLM where they are not stated, on a large card and on others.
+pub struct UsualSteps {
+    /// On a card of `LARGE_CARD` or more that is no A100.
+    pub large: (f64, f64),
+    /// On any other card.
+    pub other: (f64, f64),
+}
+
+/// The steps of vLLM's class `LLM`. vLLM: `EngineArgs.get_batch_defaults`, `UsageContext.LLM_CLASS`.
+pub const LLM_STEPS: UsualSteps = UsualSteps { large: (16_384.0, 1024.0), other: (8192.0, 256.0) };
+/// The steps of vLLM's server. vLLM: `EngineArgs.get_batch_defaults`, `UsageContext.OPENAI_API_SERVER`.
+pub const SERVER_STEPS: UsualSteps = UsualSteps { large: (8192.0, 1024.0), other: (2048.0, 256.0) };
+/// The steps of an `AsyncLLM` or `LLMEngine`, on any card. vLLM: `SchedulerConfig.DEFAULT_MAX_NUM_BATCHED_TOKENS`.
+pub const ENGINE_STEPS: UsualSteps = UsualSteps { large: (2048.0, 128.0), other: (2048.0, 128.0) };
+/// A card with so many bytes has larger steps. vLLM: `EngineArgs.get_batch_defaults`.
+pub const LARGE_CARD: f64 = 70.0 * GIB;
+/// Tokens of a step of other engines where they are not stated, unless a request is longer; its requests. Chosen.
 pub const USUAL_STEP: (f64, f64) = (2048.0, 256.0);
-/// The longest step that is assumed: longer requests are read in several. vLLM: `EngineArgs.get_batch_defaults` of its server.
+/// The longest step that is assumed of other engines and versions: longer requests are read in several. Chosen.
 pub const LONGEST_STEP: f64 = 8192.0;
 /// Room beside a request that an engine surely starts with: with less, its version decides. Runs of verl left 0.1 to 0.6 GiB, and
 /// vLLM refused with 1.4 (vllm-project/vllm#10517).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
-from rankplan.sdk.memory import REQUESTS, SGLANG_EFFECTS, VLLM_EFFECTS, convert, nearly, unless
+from rankplan.sdk.memory import REQUESTS, SGLANG_EFFECTS, VLLM_EFFECTS, convert, fixed, nearly, unless
 
 _BACKEND = fact("backend")
 _PATH = text("@.path")
@@ -90,6 +90,7 @@ _VLLM = (
     setting("share", share("vllm.gpu_memory_utilization", default=0.9), only="vllm"),
     setting("length", size("vllm.max_model_len", default=32768), only="vllm"),
     setting("sequences", size("vllm.max_num_seqs", default=256), only="vllm"),
+    fixed("usage", "server", only="vllm"),
     setting("graphs", switch("vllm.enforce_eager", default=None), by=convert.captured, only="vllm"),
     setting(
         "precision",

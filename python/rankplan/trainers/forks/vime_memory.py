@@ -24,6 +24,7 @@ ROLES = (
             setting("length", size("vllm_max_model_len")),
             setting("sequences", size("vllm_max_num_seqs")),
             setting("tokens", size("vllm_max_num_batched_tokens")),
+            fixed("usage", "server"),
             setting("graphs", switch("vllm_enforce_eager"), by=convert.captured),
             setting("precision", text("vllm_quantization"), by=convert.served),
             setting("cache_precision", text("vllm_kv_cache_dtype"), by=convert.cached),

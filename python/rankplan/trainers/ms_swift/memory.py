@@ -97,6 +97,7 @@ _SERVED = (
     setting("share", _served(share, "vllm_gpu_memory_utilization", default=0.9)),
     setting("length", _served(size, "vllm_max_model_len")),
     setting("sequences", _MODE, _served(size, "vllm_max_num_seqs"), by=_requests),
+    fixed("usage", "engine"),  # VllmEngine: `from_engine_args`
     setting("graphs", _served(switch, "vllm_enforce_eager", default=False), by=convert.captured),
     setting("precision", _served(text, "vllm_quantization"), by=convert.served),
     unless(

@@ -250,6 +250,13 @@ _VLLM = (
     setting("share", share(f"{keys.VLLM}.gpu_memory_utilization"), only="vllm"),
     setting("sequences", size(f"{_VLLM_KWARGS}.max_num_seqs"), only="vllm"),
     setting("tokens", size(f"{_VLLM_KWARGS}.max_num_batched_tokens"), only="vllm"),
+    # VllmGenerationWorker: `LLM`; VllmAsyncGenerationWorker: `AsyncLLM`
+    setting(
+        "usage",
+        switch(f"{keys.VLLM}.async_engine"),
+        by=lambda is_async: "engine" if is_async else "llm",
+        only="vllm",
+    ),
     setting("cache_size", _CACHE_BYTES, by=convert.cache_size, only="vllm"),
     setting("graphs", switch(f"{keys.VLLM}.enforce_eager", default=None), by=convert.captured, only="vllm"),
     setting(

@@ -82,6 +82,7 @@ ROLES = (
                 size("eval_response_length"),
                 by=_length,
             ),
+            setting("usage", by=lambda: "engine"),  # LLMRayActor: `AsyncLLMEngine`
             setting("graphs", switch("vllm_enforce_eager", default=False), by=lambda eager: not eager),
             setting("sleep", by=lambda: "none"),
         ),

@@ -125,6 +125,7 @@ ROLES = (
             setting("share", _SHARE),
             setting("length", *_LENGTH, by=_length),
             setting("graphs", _EAGER, by=convert.captured),
+            fixed("usage", "engine"),  # RolloutRayActor: `AsyncLLMEngine`
             setting(
                 "sleep",
                 keys.COLOCATE_ALL,

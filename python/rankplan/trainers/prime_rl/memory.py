@@ -72,6 +72,7 @@ _SERVER = (
     setting("length", keys.size(f"{_VLLM}.max_model_len")),
     setting("sequences", keys.size(f"{_VLLM}.max_num_seqs")),
     setting("tokens", keys.size(f"{_VLLM}.max_num_batched_tokens")),
+    setting("usage", by=lambda: "server"),
     setting(
         "cache_size", number(f"{_VLLM}.kv_cache_memory_bytes"), by=lambda size: None if size is None else int(size)
     ),

@@ -10,6 +10,7 @@ from rankplan.sdk.memory import (
     VLLM_EFFECTS,
     convert,
     draft_keys,
+    fixed,
     layers,
     nearly,
     sglang_steps,
@@ -181,6 +182,7 @@ ROLES = (
             setting("length", _SGLANG_LENGTH, only="sglang"),
             setting("sequences", size(f"{_S}.max_num_seqs"), only="vllm"),
             setting("tokens", size(f"{_S}.max_num_batched_tokens", default=8192), only="vllm"),
+            fixed("usage", "engine", only="vllm"),  # create_async_llm: `UsageContext.ENGINE_CONTEXT`
             setting("cache_size", number(f"{_S}.kv_cache_memory_bytes"), by=convert.cache_size, only="vllm"),
             setting("graphs", switch(f"{_S}.enforce_eager", default=None), by=convert.captured, only="vllm"),
             *sglang_steps(f"{_S}.", _SGLANG_LENGTH),

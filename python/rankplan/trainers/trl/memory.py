@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
-from rankplan.sdk.memory import convert, unless
+from rankplan.sdk.memory import convert, fixed, unless
 from rankplan.trainers.trl import keys
 
 _MODEL = text("model_name_or_path")
@@ -28,6 +28,13 @@ def _tokens(prompt: int | None, response: int | None, batch: int) -> int | None:
 def _engine(mode: Any) -> Any:
     """Return the kind of an engine in the trainer; what a server keeps is stated by its own command."""
     return convert.serves("vllm") if mode == keys.COLOCATE else None
+
+
+def _sequences(batch: int, tensor: int, accumulation: int, steps: int | None, whole: int | None) -> int | None:
+    """Return the most requests of an engine; those of a whole generation batch depend on the number of processes."""
+    if steps is None and whole is not None:
+        return None
+    return batch * tensor * (steps or accumulation)
 
 
 def _sleep(enabled: Any) -> str:
@@ -65,6 +72,17 @@ ROLES = (
         (
             setting("share", share("vllm_gpu_memory_utilization", default=0.3)),
             setting("length", size("vllm_max_model_length")),
+            setting(
+                "sequences",
+                keys.BATCH,
+                keys.TENSOR,
+                keys.ACCUMULATION,
+                keys.STEPS_PER_GENERATION,
+                keys.GENERATION_BATCH,
+                by=_sequences,
+            ),
+            fixed("tokens", 4096),  # VLLMGeneration: `max_num_batched_tokens`
+            fixed("usage", "llm"),
             setting("sleep", switch("vllm_enable_sleep_mode"), by=_sleep),
             unless(anything("model_init_kwargs")),
         ),
