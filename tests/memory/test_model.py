@@ -46,6 +46,8 @@ DEEPSEEK = {
     "v_head_dim": 128,
 }
 
+YARN = {"rope_type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}
+
 
 def _code(source: object) -> str:
     with pytest.raises(PlacementError) as caught:
@@ -446,3 +448,23 @@ def test_a_model_that_scores_may_lack_its_output_layer() -> None:
     linear = Model.of(LLAMA | {"vision_config": {}}).scoring()
     assert linear.stated == (scoring.params, math.inf)
     assert Model.sized(7e9).scoring() == Model.sized(7e9)
+
+
+@pytest.mark.parametrize(
+    ("keys", "longest"),
+    [
+        ({}, None),
+        ({"max_position_embeddings": 40960}, 40960),
+        ({"max_position_embeddings": "40960"}, None),
+        ({"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 131072),
+        ({"max_position_embeddings": 32768, "rope_scaling": {"type": "linear", "factor": 4}}, 131072),
+        ({"max_position_embeddings": 163840, "rope_scaling": YARN}, 163840),
+        ({"max_position_embeddings": 32768, "rope_scaling": {"type": "linear"}}, None),
+        ({"text_config": {"max_position_embeddings": 8192}}, 8192),
+    ],
+)
+def test_a_config_tells_the_longest_sequence(keys: dict[str, Any], longest: int | None) -> None:
+    """vLLM: ``_get_and_verify_max_len``."""
+    model = Model.of({**LLAMA, **keys})
+    assert model.longest == longest
+    assert Model.of(model.plain()) == model

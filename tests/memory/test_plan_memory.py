@@ -149,7 +149,7 @@ def test_nothing_is_guessed() -> None:
     need = apart["rollout",]["generate"]
     assert need.lower * 8 <= 2 * 32_763_876_352 + 8
     assert need.answer == "likely fits"
-    assert need.plain()["assumed"] == {"rollout.share": 0.9}
+    assert need.plain()["assumed"] == {"rollout.share": 0.9, "rollout.length": 4096}
     unknown = _worked(accelerator_memory=None).memory()
     assert {need.answer for phases in unknown.values() for need in phases.values()} == {"unknown"}
     shared = _plan(

@@ -317,6 +317,7 @@ class Evaluation:
             ep=sizes.ep,
             share=entry.share,
             length=entry.length,
+            longest=self.model.longest if self.model is not None else None,
             weight=weight,
             cache=PRECISIONS[entry.cache_precision],
             sequences=entry.sequences,

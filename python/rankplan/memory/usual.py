@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rankplan._core import usual_share
+from rankplan._core import USUAL_LENGTH, usual_share
 from rankplan.memory.settings import Engine, Training
 
 
@@ -65,8 +65,9 @@ def usual_training(training: Training) -> tuple[Training, list[Usual]]:
 
 
 def usual_engine(engine: Engine) -> tuple[Engine, list[Usual]]:
-    """Return an engine's settings with a usual share if none is stated, and this value."""
-    if engine.share is not None or engine.cache_size is not None:
-        return engine, []
-    share = usual_share(engine.kind)
-    return replace(engine, share=share), [Usual("share", share)]
+    """Return an engine's settings with a usual share and length if none are stated, and these values."""
+    is_shared, has_length = engine.cache_size is None, (engine.length or engine.longest) is not None
+    assumed = [Usual("share", usual_share(engine.kind))] if engine.share is None and is_shared else []
+    if engine.kind == "vllm" and not has_length:
+        assumed.append(Usual("length", USUAL_LENGTH))
+    return replace(engine, **{usual.setting: usual.value for usual in assumed}), assumed

@@ -29,13 +29,14 @@ class Model:
 
     ``shape`` is its layers, if they are known. ``stated`` bounds the number of its parameters where they are not
     counted from the layers: layers are unknown, or some are of other kinds than attention. ``stored`` is the bytes of a
-    weight in its checkpoint.
+    weight in its checkpoint, and ``longest`` the tokens of its longest sequence, if a ``config.json`` tells.
     """
 
     name: str
     shape: Shape | None = None
     stated: tuple[float, float] | None = None
     stored: float = 2.0
+    longest: int | None = None
 
     @property
     def params(self) -> int:

@@ -84,6 +84,8 @@ _PATTERNS = {"gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gemma2": 2}
 """One of so many layers looks at the whole sequence, where a file does not say (Transformers: their configurations)."""
 _EVERY_WINDOW = {"mistral", "mixtral", "phi3", "starcoder2"}
 """Types of models each of whose layers has the window."""
+_UNSCALED = ("default", "llama3", "longrope", "su", "mrope")
+"""Kinds of ``rope_scaling`` whose factor ``max_position_embeddings`` has already."""
 _CHUNKED = 4
 """One of so many layers of Llama 4 looks at the whole sequence (``no_rope_layer_interval``)."""
 
@@ -120,6 +122,7 @@ class ReadModel(NamedTuple):
     shape: Shape
     stated: tuple[float, float] | None
     stored: float
+    longest: int | None
 
 
 def from_file(path: Path) -> ReadModel:
@@ -196,6 +199,12 @@ def _leaves(content: Any) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value)
 
 
+def _count(value: Any) -> int | None:
+    """Return a value that is a whole number above 0 and not too large, ``None`` for any other."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST
+    return value if is_count else None
+
+
 def _is_set(value: Any) -> bool:
     """Whether a value says something."""
     return value not in (None, False, "", [], {})
@@ -260,7 +269,7 @@ class _Facts:
             experts=experts,
             latent=self._latent(),
         )
-        whole = ReadModel(self.path.parent.name or str(self.path), shape, None, self._stored())
+        whole = ReadModel(self.path.parent.name or str(self.path), shape, None, self._stored(), self._longest())
         params = int(model_params(whole)[0])
         if params > LARGEST:
             raise keys_fault(self.path, f"makes a model of {params:.0e} parameters; at most {LARGEST:g} are counted")
@@ -298,7 +307,22 @@ class _Facts:
         types = self.content.get("layer_types")
         if isinstance(types, list) or any(str(key).startswith(("mamba", "ssm_", "hybrid")) for key in self.content):
             return shape.vocab * shape.hidden
-        return int(model_params(ReadModel("", shape, None, 2.0))[0])
+        return int(model_params(ReadModel("", shape, None, 2.0, None))[0])
+
+    def _longest(self) -> int | None:
+        """Return the tokens of the longest sequence (vLLM: ``_get_and_verify_max_len``), if the file tells."""
+        positions = _count(self.content.get("max_position_embeddings"))
+        scaling = self.content.get("rope_scaling") or self.content.get("rope_parameters") or {}
+        if positions is None or not isinstance(scaling, Mapping):
+            return None
+        kind = scaling.get("rope_type", scaling.get("type", "default"))
+        if kind in _UNSCALED:
+            return positions
+        original = _count(scaling.get("original_max_position_embeddings", positions))
+        factor = scaling.get("factor")
+        if original is None or not isinstance(factor, (int, float)) or not 1 <= factor <= LARGEST:
+            return None
+        return int((original if kind == "yarn" else positions) * factor)
 
     def _stored(self) -> float:
         """Return the bytes of a weight in the checkpoint, at least."""
