@@ -201,6 +201,8 @@ _DTENSOR = (
         by=lambda *deferred: all(deferred),
         only="fsdp",
     ),
+    # DTensorPolicyWorkerV2: `zero_grad` after a step, `empty_cache` before and after the refit
+    fixed("empties_cache", value=True, only="fsdp"),
     setting(
         "lora",
         size(f"{_DTENSOR_CFG}.lora_cfg.dim"),
