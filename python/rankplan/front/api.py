@@ -133,7 +133,6 @@ def plan(
     tells whether a process sees only its own accelerators (by default as saved, else yes).
 
     A plan may need more memory than there is, and ``rankplan plan`` refuses it: see `check`, also for ``model``.
-
     A plan predicts where a trainer puts the processes that it starts. With ``pinned``, it is the plan to bind them to:
     nodes are in the order of addresses that the trainer sorts them in, and groups and engines on one node if they fit.
     On a `Cluster` too, or on that of a job file, it is what `pin` would bind now: what other jobs hold is left out.
