@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from rankplan import Model
@@ -29,65 +30,95 @@ _LATENT = "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "
 _SMALLEST = 0.5
 """Bytes of a weight in a checkpoint, at least: the flags say nothing about it."""
 _SIZES = "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "vocab_size"
+"""The flags without which the model is unknown."""
+_SHAPE: tuple[Key[Any], ...] = (
+    *(size(name) for name in _SIZES),
+    switch("group_query_attention"),
+    size("num_query_groups"),
+    size("kv_channels"),
+    switch("swiglu"),
+    switch("untie_embeddings_and_output_weights"),
+    switch("add_qkv_bias"),
+    switch("qk_layernorm"),
+    switch("multi_latent_attention"),
+    *(size(name) for name in _LATENT),
+    size("num_experts"),
+    size("moe_router_topk"),
+    size("moe_ffn_hidden_size"),
+    size("moe_shared_expert_intermediate_size"),
+    anything("moe_layer_freq"),
+    anything("spec"),
+    anything("hybrid_override_pattern"),
+)
+"""The flags that decide the shape of a model."""
 
 
-def _model(checkpoint: Any, *sizes: Any) -> Any:
-    """Return the name of a checkpoint, unless its model is unknown and Megatron's sizes are that of one."""
+def _model(checkpoint: Any, *values: Any) -> Any:
+    """Return the name of a checkpoint, unless its model is unknown and Megatron's flags are those of one.
+
+    The values are those of the keys in ``_SHAPE``.
+    """
+    flags = {key.name: value for key, value in zip(_SHAPE, values, strict=True)}
     if checkpoint is None:
-        return _of_sizes(*sizes)
+        return _of_flags(flags)
     try:
         Model.of(str(checkpoint))
     except (ValueError, OSError):  # a PlacementError is one
-        return _of_sizes(*sizes) or checkpoint
+        return _of_flags(flags) or checkpoint
     return checkpoint
 
 
-def _of_sizes(
-    layers: Any,
-    hidden: Any,
-    ffn: Any,
-    heads: Any,
-    vocab: Any,
-    grouped: Any,
-    groups: Any,
-    head: Any,
-    gated: Any,
-    untied: Any,
-    bias: Any,
-    norm: Any,
-    latent: Any,
-    *others: Any,
-) -> Model | None:
-    """Return the model of sizes, ``None`` if one is missing, or its layers are of several kinds."""
-    if None in (layers, hidden, ffn, heads, vocab):
+def _of_flags(flags: Mapping[str, Any]) -> Model | None:
+    """Return the model of Megatron's flags, ``None`` if a size is missing, or its layers are of several kinds."""
+    if any(flags[name] is None for name in _SIZES):
         return None
-    ranks, (count, top_k, expert, shared, frequency, spec, hybrid) = others[:5], others[5:]
-    if hybrid or str(spec).lower() not in ("none", "", "false") or (latent and None in ranks[1:]):
+    if flags["hybrid_override_pattern"] or str(flags["spec"]).lower() not in ("none", "", "false"):
         return None
-    experts, dense = None, 0
-    if count:
-        dense_layers = _dense(frequency, layers)
-        if dense_layers is None:
+    latent = None
+    if flags["multi_latent_attention"]:
+        query_rank, *sizes = (flags[name] for name in _LATENT)
+        if None in sizes:
             return None
-        dense = dense_layers
-        experts = Experts(count, top_k or 2, expert or ffn, shared or 0, dense)
+        latent = Latent(query_rank or 0, *sizes)
+    experts = None
+    if flags["num_experts"]:
+        experts = _experts(flags)
+        if experts is None:
+            return None
+    layers = flags["num_layers"]
+    hidden = flags["hidden_size"]
+    heads = flags["num_attention_heads"]
     shape = Shape(
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=(groups or 1) if grouped else heads,
-        head_dim=head or max(hidden // heads, 1),
-        ffn=ffn,
-        vocab=vocab,
+        kv_heads=(flags["num_query_groups"] or 1) if flags["group_query_attention"] else heads,
+        head_dim=flags["kv_channels"] or max(hidden // heads, 1),
+        ffn=flags["ffn_hidden_size"],
+        vocab=flags["vocab_size"],
         cached_layers=layers,
-        gated=bool(gated),
-        tied=not untied,
-        qkv_bias=bool(bias),
-        qk_norm=bool(norm),
+        gated=bool(flags["swiglu"]),
+        tied=not flags["untie_embeddings_and_output_weights"],
+        qkv_bias=bool(flags["add_qkv_bias"]),
+        qk_norm=bool(flags["qk_layernorm"]),
         experts=experts,
-        latent=Latent(ranks[0] or 0, *ranks[1:]) if latent else None,
+        latent=latent,
     )
     return Model(f"{layers} layers of {hidden}", shape, stored=_SMALLEST)
+
+
+def _experts(flags: Mapping[str, Any]) -> Experts | None:
+    """Return the experts of a model, ``None`` if layers without them are not the first ones."""
+    dense_layers = _dense(flags["moe_layer_freq"], flags["num_layers"])
+    if dense_layers is None:
+        return None
+    return Experts(
+        flags["num_experts"],
+        flags["moe_router_topk"] or 2,
+        flags["moe_ffn_hidden_size"] or flags["ffn_hidden_size"],
+        flags["moe_shared_expert_intermediate_size"] or 0,
+        dense_layers,
+    )
 
 
 def _dense(frequency: Any, layers: int) -> int | None:
@@ -202,28 +233,7 @@ _SIDE = (
     ),
     nearly(*stage_keys(""), *draft_keys(""), "enable_mtp_training"),
 )
-_MODEL = setting(
-    "model",
-    text("hf_checkpoint"),
-    *(size(one) for one in _SIZES),
-    switch("group_query_attention"),
-    size("num_query_groups"),
-    size("kv_channels"),
-    switch("swiglu"),
-    switch("untie_embeddings_and_output_weights"),
-    switch("add_qkv_bias"),
-    switch("qk_layernorm"),
-    switch("multi_latent_attention"),
-    *(size(one) for one in _LATENT),
-    size("num_experts"),
-    size("moe_router_topk"),
-    size("moe_ffn_hidden_size"),
-    size("moe_shared_expert_intermediate_size"),
-    anything("moe_layer_freq"),
-    anything("spec"),
-    anything("hybrid_override_pattern"),
-    by=_model,
-)
+_MODEL = setting("model", text("hf_checkpoint"), *_SHAPE, by=_model)
 
 ROLES = (
     Role(
