@@ -219,40 +219,43 @@ def _assigned(gains: Sequence[dict[int, Gain]]) -> list[int]:
 
 
 def _least_assignment(costs: Sequence[Sequence[int]]) -> list[int]:
-    """Return the column of each row so that their sum is least: shortest augmenting paths, with potentials."""
+    """Return the column of each row so that their sum is least.
+
+    The Hungarian method, with shortest augmenting paths, in cubic time. Rows get columns one after the other. For each
+    new row, the cheapest way to a free column is found, on which rows pass their columns on; it is searched as in
+    Dijkstra's algorithm. Costs count there without the potentials of their row and their column, which keeps them at 0
+    or more, and at 0 for the columns that rows have.
+    """
     count = len(costs)
+    start = count  # stands for the column that the new row comes from
     row_of = [-1] * (count + 1)
-    rows, columns = [0] * count, [0] * (count + 1)
+    of_rows = [0] * count
+    of_columns = [0] * (count + 1)
     for row in range(count):
-        row_of[count] = row
-        column = count
+        row_of[start] = row
+        column = start
         least: list[int | None] = [None] * count
-        previous = [count] * count
+        previous = [start] * count
         visited = [False] * (count + 1)
         while row_of[column] != -1:
             visited[column] = True
-            current, nearest, delta = row_of[column], -1, None
+            current = row_of[column]
+            nearest = -1
+            distance: int | None = None
             for other in range(count):
                 if visited[other]:
                     continue
-                reduced = costs[current][other] - rows[current] - columns[other]
+                reduced = costs[current][other] - of_rows[current] - of_columns[other]
                 lowest = least[other]
                 if lowest is None or reduced < lowest:
                     lowest = least[other] = reduced
                     previous[other] = column
-                if delta is None or lowest < delta:
-                    delta = lowest
+                if distance is None or lowest < distance:
+                    distance = lowest
                     nearest = other
-            step = delta or 0
-            for other in range(count + 1):
-                if visited[other]:
-                    rows[row_of[other]] += step
-                    columns[other] -= step
-                elif other < count:
-                    value = least[other]
-                    least[other] = None if value is None else value - step
+            _move_potentials(distance or 0, visited, row_of, of_rows, of_columns, least)
             column = nearest
-        while column != count:
+        while column != start:
             before = previous[column]
             row_of[column] = row_of[before]
             column = before
@@ -260,6 +263,24 @@ def _least_assignment(costs: Sequence[Sequence[int]]) -> list[int]:
     for column in range(count):
         result[row_of[column]] = column
     return result
+
+
+def _move_potentials(
+    distance: int,
+    visited: Sequence[bool],
+    row_of: Sequence[int],
+    of_rows: list[int],
+    of_columns: list[int],
+    least: list[int | None],
+) -> None:
+    """Change the potentials so that the nearest column, at a distance from those visited, is at 0."""
+    for column, is_visited in enumerate(visited):
+        if is_visited:
+            of_rows[row_of[column]] += distance
+            of_columns[column] -= distance
+        elif column < len(least):
+            value = least[column]
+            least[column] = None if value is None else value - distance
 
 
 def _renumbered(side: Side, numbers: Sequence[int]) -> Component | None:
