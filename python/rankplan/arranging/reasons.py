@@ -31,8 +31,18 @@ def reasons(answer: Answer, dialect: str | None) -> Iterator[str]:
     in_order = moved & answer.moved
     if in_order:
         yield f"{nodes_text(in_order)}: in the order in which {dialect or 'the trainer'} sorts its nodes"
-    # Only the first sets get a text: that looks at all processes of a component.
     unexplained = set(moved - answer.moved)
+    yield from _reasons_of_sets(task, nodes, unexplained)
+    if unexplained:
+        why = "with their group (`--whole-group`)" if task.whole_group else "to make room for others"
+        yield f"{nodes_text(RankSet(unexplained))}: {why}"
+
+
+def _reasons_of_sets(task: Task, nodes: Sequence[int], unexplained: set[int]) -> Iterator[str]:
+    """Yield why sets of nodes move to another domain, and take their node ranks out of those that are unexplained.
+
+    Only the first sets get a text: that looks at all processes of a component.
+    """
     moved_sets = 0
     for rule in sorted(task.rules.kept, key=lambda rule: rule.level or 0):
         for index, ranks in enumerate(rule.sets()):
@@ -47,9 +57,6 @@ def reasons(answer: Answer, dialect: str | None) -> Iterator[str]:
                 yield _reason(task, rule, index, ranks, before, after)
     if moved_sets > _MOST:
         yield f"and {counted(moved_sets - _MOST, 'more set')} of nodes that must stay together"
-    if unexplained:
-        why = "with their group (`--whole-group`)" if task.whole_group else "to make room for others"
-        yield f"{nodes_text(RankSet(unexplained))}: {why}"
 
 
 def _domains(task: Task, rule: NodeRule, ranks: Sequence[int], nodes: Sequence[int]) -> tuple[set[int], set[int]]:

@@ -57,15 +57,15 @@ def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None
     if allowed is None or stated is None:
         return cluster
     # By the ranks of the cluster: the ranks of the same nodes in `allowed`.
-    places = {place: rank for rank, place in enumerate(same_nodes(allowed, cluster)) if place is not None}
-    if not places:
+    allowed_ranks = {place: rank for rank, place in enumerate(same_nodes(allowed, cluster)) if place is not None}
+    if not allowed_ranks:
         raise PlacementError([stated.where("nodes").locate(faults.no_such_nodes(cluster))])
     records = []
     for rank in range(cluster.num_nodes):
         record = cluster.node(rank)
-        if rank in places:
-            known = allowed.node(places[rank])
-            record = record.changed(labels={**known.labels, **record.labels})
+        if rank in allowed_ranks:
+            stated_record = allowed.node(allowed_ranks[rank])
+            record = record.changed(labels={**stated_record.labels, **record.labels})
         records.append(record)
     result = cluster.updated(records)
     if allowed.levels:
@@ -73,7 +73,7 @@ def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None
     unusable: list[str] = []
     for rank, record in enumerate(records):
         name = result.names.lasting(rank) or f"node-{rank}"  # a host may be called node-3
-        excluded = allowed.marks.get(places[rank], ()) if rank in places else None
+        excluded = allowed.marks.get(allowed_ranks[rank], ()) if rank in allowed_ranks else None
         if excluded is None:
             unusable.append(name)
         else:

@@ -15,7 +15,7 @@ from rankplan.guests.doors import Guest, GuestError
 from rankplan.launchers import faults
 from rankplan.launchers.checks import LAST_PORT, wrong_options
 from rankplan.launchers.draft import Draft, Emitted
-from rankplan.launchers.launcher import Reader
+from rankplan.launchers.launcher import Launcher, Reader
 from rankplan.launchers.options import EmitOptions, Options, check_values, kept_options
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.launchers.trainer import note_command, starts_itself, with_trainer
@@ -107,17 +107,34 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
         raise wrong_type("to", to, "a text")
     if not isinstance(stated, EmitOptions):
         raise wrong_type("options", stated, "a rankplan.EmitOptions")
-    of_file: Options | None = None
-    if not isinstance(plan, Plan):
-        if not isinstance(plan, str | os.PathLike):
-            raise wrong_type("plan", plan, "a rankplan.Plan, or the path of a file that was written for a launcher")
-        written = read_emitted(plan)
-        plan = written.emitted.plan
-        if written.launcher == to:
-            of_file = written.emitted.options
+    plan, of_file = _plan_and_options(plan, to)
     launcher = LAUNCHERS.get(to)
     if launcher is None:
         raise ValueError(f"unknown target {to!r}; {did_you_mean(to, LAUNCHERS, 'the targets are')}")
+    complete = _complete_options(plan, to, launcher, stated, of_file)
+    draft = Draft(plan, complete)
+    guest = LAUNCHERS.guest(to)
+    with nullcontext() if guest is None else guest.running():
+        text = launcher.write(draft)
+    draft.finish()
+    note_command(draft, place="the image" if "image" in launcher.options else "every node")
+    for note in draft.notes:
+        notes.warning("%s", note)
+    return text
+
+
+def _plan_and_options(plan: Plan | str | os.PathLike[str], to: str) -> tuple[Plan, Options | None]:
+    """Return a plan, or that of a file; and the options of the file, if it is one of this launcher."""
+    if isinstance(plan, Plan):
+        return plan, None
+    if not isinstance(plan, str | os.PathLike):
+        raise wrong_type("plan", plan, "a rankplan.Plan, or the path of a file that was written for a launcher")
+    written = read_emitted(plan)
+    return written.emitted.plan, written.emitted.options if written.launcher == to else None
+
+
+def _complete_options(plan: Plan, to: str, launcher: Launcher, stated: EmitOptions, of_file: Options | None) -> Options:
+    """Return the stated options over those of the file, or else of the job. Raises ``ValueError`` for wrong ones."""
     if plan.job is not None and of_file is None:
         stated = stated.besides(kept_options(plan.job.emit, to, launcher.options, launcher.own))
     unused = stated.unused(launcher.options, launcher.own)
@@ -130,12 +147,4 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
     wrong = wrong_options(plan, launcher, complete)
     if wrong is not None:
         raise ValueError(wrong)
-    draft = Draft(plan, complete)
-    guest = LAUNCHERS.guest(to)
-    with nullcontext() if guest is None else guest.running():
-        text = launcher.write(draft)
-    draft.finish()
-    note_command(draft, place="the image" if "image" in launcher.options else "every node")
-    for note in draft.notes:
-        notes.warning("%s", note)
-    return text
+    return complete

@@ -152,13 +152,14 @@ def search_splits(costs: Costs, inventory: Inventory, *, extrapolate: bool = Fal
         if any(_is_same(row, split, staleness, terms) for row in rows):
             continue
         row = predictor.row(split, staleness)
-        if row is not None and row.far and not extrapolate:
+        if row is None:
+            continue
+        if row.far and not extrapolate:
             left_out.add(row.split or (total, total))
-        elif row is not None:
+        else:
             rows.append(row)
     if not rows:
-        fault = no_near_run([run.accelerators for run in costs.runs], total)
-        raise PlacementError([costs.located(("runs",), fault)])
+        raise PlacementError([costs.located(("runs",), no_near_run([run.accelerators for run in costs.runs], total))])
     baseline = next((row for row in rows if row.split is None and row.known is Known.MEASURED), None)
     return AsyncTuning(
         tuple(_ordered(rows, baseline)),

@@ -142,14 +142,12 @@ def processes(
     nodes_at = layer.where("num_machines") or where
     if not lacks_file:
         _check_sources(layer, total, where)
-    kind = kind or ("no" if total is not None and total <= 1 else "multi")
+    if not kind:
+        kind = "no" if total is not None and total <= 1 else "multi"
     if kind == "no":
-        if total is not None and total > 1:
-            collector.warn(counted_at, faults.not_parallel(total, _stated_type(layer)))
-        if nodes > 1 and layer.text("main_process_ip") is None:
-            collector.add(nodes_at, faults.no_type_of_several(nodes))
-        total, nodes = 1, 1
-    elif nodes > 1 and file is None and "machine_rank" not in flags and not lacks_file:
+        _check_single(layer, total, nodes, counted_at, nodes_at)
+        total = nodes = 1
+    elif nodes > 1 and not _may_state_rank(layer, lacks_file=lacks_file):
         collector.add(nodes_at, faults.no_rank())
     _check_count(layer, total, nodes, counted_at, nodes_at)
     launcher = _multinode(layer, nodes, kind)
@@ -166,6 +164,19 @@ def processes(
         where=counted_at,
         nodes_at=nodes_at,
     )
+
+
+def _check_single(layer: _Layer, total: int | None, nodes: int, counted_at: Where, nodes_at: Where) -> None:
+    """Record several processes, or nodes, of a type that starts one."""
+    if total is not None and total > 1:
+        layer.faults.warn(counted_at, faults.not_parallel(total, _stated_type(layer)))
+    if nodes > 1 and layer.text("main_process_ip") is None:
+        layer.faults.add(nodes_at, faults.no_type_of_several(nodes))
+
+
+def _may_state_rank(layer: _Layer, *, lacks_file: bool) -> bool:
+    """Return whether a flag has the number of the node, or a file, which has 0 by default."""
+    return "machine_rank" in layer.flags or layer.file is not None or lacks_file
 
 
 def _check_sources(layer: _Layer, total: int | None, where: Where) -> None:

@@ -6,7 +6,7 @@ Pure: it reads what runs (`Live`) and the plan, and asks nobody.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rankplan._core import RankSet
@@ -14,7 +14,7 @@ from rankplan.plans.plan import Plan
 from rankplan.runtime.live.claims import Claims, asking, claimed
 from rankplan.runtime.live.differences import misplaced, other_accelerators, torn, unplanned
 from rankplan.runtime.live.spots import Device, Place, ranks_of, ranks_up, spots_of
-from rankplan.runtime.usage.model import Compared, Live, LiveActor, LiveGroup
+from rankplan.runtime.usage.model import Compared, Difference, Live, LiveActor, LiveGroup
 
 
 def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: Claims | None = None) -> Live:
@@ -34,11 +34,6 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: C
     spots = spots_of(live, plan, claims)
     table = ranks_of(plan, spots.of)
     differences = (*misplaced(live, table), *torn(plan, spots.of), *unplanned(live, claims, job))
-    differing: dict[str, RankSet] = {}
-    for difference in differences:
-        if difference.component and difference.kind != "group-spans":
-            earlier = differing.get(difference.component, RankSet())
-            differing[difference.component] = earlier | difference.ranks
     rows = [row for of_component in table.values() for row in of_component.values()]
     kinds = Counter(row.kind for row in rows)
     as_planned = [row for row in rows if row.kind is None]
@@ -55,10 +50,20 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: C
         groups=certain,
         claimed=sum(not requests[at].optional for at in claims),
         differences=differences,
-        differing=differing,
+        differing=_differing(differences),
         places={name: {rank: row.places for rank, row in rows.items()} for name, rows in table.items()},
     )
     return _labelled(replace(live, compared=compared), plan, claims, spots.planned)
+
+
+def _differing(differences: Iterable[Difference]) -> dict[str, RankSet]:
+    """Return the ranks of each component that run otherwise; a group on several nodes says nothing of one rank."""
+    differing: dict[str, RankSet] = {}
+    for difference in differences:
+        if difference.component and difference.kind != "group-spans":
+            earlier = differing.get(difference.component, RankSet())
+            differing[difference.component] = earlier | difference.ranks
+    return differing
 
 
 def _without_requests(live: Live, plan: Plan, name: str, job: str | None) -> Live:

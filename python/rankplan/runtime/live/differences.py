@@ -57,25 +57,28 @@ def torn(plan: Plan, spots: Mapping[Device, Spot]) -> Iterator[Difference]:
         for group in component.groups(_TENSOR):
             places = [component.layout.place(slot) for slot in group]
             planned_on = {node for node, _ in places}
-            devices = [(node, index) for node, index in places if index is not None]
-            nodes = {spots[device].node for device in devices if device in spots}
-            running_on = RankSet(node for node in nodes if node is not None)
+            running_on = _running_on(places, spots)
             if len(planned_on) == 1 and len(running_on) > 1:
                 ranks = [component.layout.process_of(slot) for slot in group]
                 ranks_on.setdefault(running_on, []).extend(ranks)
-        for torn_over, ranks in ranks_on.items():
-            text = f"tensor group on {nodes_text(torn_over)}"
+        for nodes, ranks in ranks_on.items():
+            text = f"tensor group on {nodes_text(nodes)}"
             yield Difference("group-spans", name, RankSet(ranks), "on one node", text)
+
+
+def _running_on(places: Iterable[tuple[int, int | None]], spots: Mapping[Device, Spot]) -> RankSet:
+    """Return the nodes on which what is planned at some places runs, as far as they are known."""
+    nodes = []
+    for node, index in places:
+        spot = None if index is None else spots.get((node, index))
+        if spot is not None and spot.node is not None:
+            nodes.append(spot.node)
+    return RankSet(nodes)
 
 
 def unplanned(live: Live, claims: Claims, job: str | None) -> Iterator[Difference]:
     """Yield the groups and the actors with accelerators that the plan does not have."""
-    claimed: set[str] = set()
-    for taker in claims.values():
-        if isinstance(taker, LiveGroup):
-            claimed.add(taker.group_id)
-        else:
-            claimed.update(actor.actor_id for actor in taker)
+    claimed = _claimed_ids(claims)
     for group in live.groups:
         if group.job == job and any(group.bundles) and group.group_id not in claimed:
             text = f"placement group `{group.title}` with {counted(sum(group.bundles), 'accelerator')}"
@@ -89,6 +92,17 @@ def unplanned(live: Live, claims: Claims, job: str | None) -> Iterator[Differenc
             lone_actors[actor.class_name] += 1
     for class_name, count in lone_actors.items():
         yield _not_planned(f"{counted(count, 'actor')} of class {class_name} without a group")
+
+
+def _claimed_ids(claims: Claims) -> set[str]:
+    """Return the ids of the groups and the actors that took requests of the plan."""
+    claimed: set[str] = set()
+    for taker in claims.values():
+        if isinstance(taker, LiveGroup):
+            claimed.add(taker.group_id)
+        else:
+            claimed.update(actor.actor_id for actor in taker)
+    return claimed
 
 
 def _not_planned(text: str) -> Difference:

@@ -265,8 +265,8 @@ def _arrived(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Any]:
 
 def ranks_text(ranks: Iterable[int]) -> str:
     """Return ranks as a message names them: ``rank 3``, ``ranks 0-3``."""
-    found = RankSet(ranks)
-    return f"rank{'s' if len(found) > 1 else ''} {ranges_text(found)}"
+    numbers = RankSet(ranks)
+    return f"rank{'s' if len(numbers) > 1 else ''} {ranges_text(numbers)}"
 
 
 async def collect_async(
@@ -274,7 +274,8 @@ async def collect_async(
 ) -> list[Any]:
     """Do the same as `collect` without blocking the event loop; ``check`` is called regularly, and may raise."""
     deadline = math.inf if timeout is None else time.monotonic() + timeout
-    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
 
     def tell(_: object) -> None:
         with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
