@@ -98,12 +98,7 @@ def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[st
     """Return the entry of a node. Its hostname is the one that it reports."""
     labels = _at(node, "metadata", "labels")
     labels = labels if isinstance(labels, Mapping) else {}
-    addresses: dict[Any, Any] = {}
-    for address in _list(node, "status", "addresses"):
-        kind = address.get("type")
-        text = address.get("address")
-        if _is_text(kind) and _is_text(text):
-            addresses.setdefault(kind, text)
+    addresses = _addresses(node)
     entry: dict[str, Any] = {"hostname": addresses.get("Hostname") or name}
     if "InternalIP" in addresses:
         entry["ip"] = addresses["InternalIP"]
@@ -116,6 +111,17 @@ def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[st
     if of_place:
         entry["labels"] = of_place
     return entry
+
+
+def _addresses(node: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return the first address of each kind that a node reports."""
+    addresses: dict[Any, Any] = {}
+    for address in _list(node, "status", "addresses"):
+        kind = address.get("type")
+        text = address.get("address")
+        if _is_text(kind) and _is_text(text):
+            addresses.setdefault(kind, text)
+    return addresses
 
 
 def _amounts(node: Mapping[str, Any]) -> Mapping[str, Any]:

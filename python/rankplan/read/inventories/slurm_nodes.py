@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan._core import MAX_LOCAL
 from rankplan.errors import Diagnostic, PlacementError
@@ -204,12 +204,14 @@ def _reservable(fields: Mapping[str, str]) -> dict[str, int]:
 
 def _down(state: str) -> list[str]:
     """Return the parts of a state for which a node must not be used: ``DOWN`` and ``DRAIN`` of ``DOWN*+DRAIN``."""
-    found = []
+    reasons = []
     for word in state.upper().split("+"):
         plain = word.rstrip(_MARKS)
-        found += [plain] if plain in _DOWN else []
-        found += ["NOT_RESPONDING"] if "*" in word[len(plain) :] and plain not in _DOWN else []
-    return list(dict.fromkeys(found))
+        if plain in _DOWN:
+            reasons.append(plain)
+        elif "*" in word[len(plain) :]:
+            reasons.append("NOT_RESPONDING")
+    return list(dict.fromkeys(reasons))
 
 
 def _accelerators(gres: str, configured: str) -> dict[str, Any]:
@@ -217,26 +219,28 @@ def _accelerators(gres: str, configured: str) -> dict[str, Any]:
 
     Parts of GPUs (MIG) count one by one; shards and MPS only share GPUs that are listed, too.
     """
-    found = [one for one in _listed(gres) if one[0] is not None]
-    if not found and (tracked := _tracked_gpus(configured)):
-        found = [("NV_GPU", None, tracked)]
-    total = _number_of_accelerators(found)
+    listed = [resource for resource in _listed(gres) if resource.kind is not None]
+    if not listed and (tracked := _tracked_gpus(configured)):
+        listed = [_Resource("NV_GPU", None, tracked)]
+    total = _number_of_accelerators(listed)
     if total > MAX_LOCAL:
         raise PlacementError(
             [must_be("`Gres`", gres, f"at most {MAX_LOCAL} accelerators", "check the node in slurm.conf")]
         )
     if not total:
         return {"accelerators": 0}
-    kinds, models = ({one[index] for one in found if one[2]} for index in (0, 1))
+    present = [resource for resource in listed if resource.number]
+    kinds = {resource.kind for resource in present}
+    models = {resource.model for resource in present}
     if len(kinds) > 1:
         message = f"`Gres` is {shown(gres)}: a node has accelerators of one type"
         raise _refusal(message, "write the inventory by hand, with hardware for the others")
-    (kind,), model = kinds, next(iter(models)) if len(models) == 1 else None
-    return {
-        "accelerators": total,
-        **({} if kind == "NV_GPU" else {"accelerator_type": kind}),
-        **({} if model is None else {"accelerator_model": model}),
-    }
+    entry: dict[str, Any] = {"accelerators": total}
+    if kinds != {"NV_GPU"}:
+        entry["accelerator_type"] = kinds.pop()
+    if len(models) == 1 and None not in models:
+        entry["accelerator_model"] = models.pop()
+    return entry
 
 
 def _tracked_gpus(resources: str) -> int:
@@ -245,25 +249,35 @@ def _tracked_gpus(resources: str) -> int:
     return 0 if counted is None else int(counted[1])
 
 
-def _number_of_accelerators(listed: Iterable[tuple[str | None, str | None, int]]) -> int:
-    return sum(count for kind, _, count in listed if kind is not None)
+class _Resource(NamedTuple):
+    """A generic resource (GRES): the type of accelerator, ``None`` for anything else, the model, and how many."""
+
+    kind: str | None
+    model: str | None
+    number: int
 
 
-def _listed(gres: str) -> Iterator[tuple[str | None, str | None, int]]:
-    """Yield the type, the model and the number of each GRES; the type of one that is no accelerator is ``None``."""
+def _number_of_accelerators(listed: Iterable[_Resource]) -> int:
+    return sum(resource.number for resource in listed if resource.kind is not None)
+
+
+def _listed(gres: str) -> Iterator[_Resource]:
+    """Yield the resources of a list of GRES."""
     for part in re.findall(r"(?:[^,(]|\([^)]*\))+", gres):
-        found = _GRES.fullmatch(part.strip())
+        resource = _GRES.fullmatch(part.strip())
         if part.strip() in ("(null)", "N/A", ""):
             continue
-        if found is None:
+        if resource is None:
             raise _refusal(
                 f"`Gres` is {shown(gres)}, which is not a list of GRES", "pass the output of scontrol unchanged"
             )
-        name, model, count = found["name"], found["type"], int(found["count"] or 1)
+        name, model, count = resource["name"], resource["type"], int(resource["count"] or 1)
         if model is not None and (slices := _MIG.search(model)):
             model = f"MIG {slices[1].lower()}"
-        kind = ("AMD_GPU" if _AMD.search(model or "") else "NV_GPU") if name == "gpu" else BY_NAME.get(name)
-        yield kind, model, count
+        kind = BY_NAME.get(name)
+        if name == "gpu":
+            kind = "AMD_GPU" if _AMD.search(model or "") else "NV_GPU"
+        yield _Resource(kind, model, count)
 
 
 def _refusal(message: str, help: str) -> PlacementError:

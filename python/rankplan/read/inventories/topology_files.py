@@ -164,19 +164,23 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 def _of_yaml(content: Any, wanted: str | None) -> tuple[_Topology, _Topology]:
     if not isinstance(content, list):
         raise PlacementError([SLURM_TOPOLOGY.fault(content)])
-    found: dict[str, tuple[_Topology, _Topology]] = {}
+    topologies: dict[str, tuple[_Topology, _Topology]] = {}
     defaults: list[str] = []
-    for one in content:
-        if not isinstance(one, Mapping) or "topology" not in one:
-            raise _refusal(f"{shown(one)} is not a topology", "write `- topology: NAME` and its tree or block")
-        switches, blocks = _rows(one, "tree", "switches", "switch"), _rows(one, "block", "blocks", "block")
-        if switches is not None or blocks is not None:
-            found[str(one["topology"])] = switches or _Topology(), blocks or _Topology()
-            defaults += [str(one["topology"])] if one.get("cluster_default") is True else []
-    if wanted is not None and wanted not in found:
-        raise _refusal(f"unknown topology `{wanted}`", did_you_mean(wanted, found, "those with nodes are"))
-    chosen = wanted or next(iter([*defaults, *found]), None)
-    return (_Topology(), _Topology()) if chosen is None else found[chosen]
+    for topology in content:
+        if not isinstance(topology, Mapping) or "topology" not in topology:
+            raise _refusal(f"{shown(topology)} is not a topology", "write `- topology: NAME` and its tree or block")
+        name = str(topology["topology"])
+        switches = _rows(topology, "tree", "switches", "switch")
+        blocks = _rows(topology, "block", "blocks", "block")
+        if switches is None and blocks is None:
+            continue
+        topologies[name] = switches or _Topology(), blocks or _Topology()
+        if topology.get("cluster_default") is True:
+            defaults.append(name)
+    if wanted is not None and wanted not in topologies:
+        raise _refusal(f"unknown topology `{wanted}`", did_you_mean(wanted, topologies, "those with nodes are"))
+    chosen = wanted or next(iter([*defaults, *topologies]), None)
+    return (_Topology(), _Topology()) if chosen is None else topologies[chosen]
 
 
 def _rows(topology: Mapping[str, Any], kind: str, key: str, word: str) -> _Topology | None:
@@ -211,16 +215,7 @@ def _above(switches: _Topology) -> Labels:
     A switch has the level above its highest child. Where a switch has a child more than one level below, the child also
     stands for the levels between.
     """
-    parents: dict[str, str] = {}
-    for name, children in switches.below.items():
-        for child in children:
-            if child not in switches.below:
-                help = did_you_mean(child, switches.below)
-                raise _refusal(f"unknown switch `{child}`, a child of `{name}`", help)
-            if child in parents:
-                message = f"switch `{child}` is a child of `{parents[child]}` and of `{name}`"
-                raise _refusal(message, "give each switch one parent")
-            parents[child] = name
+    parents = _parents(switches)
     heights = dict.fromkeys(switches.below, 0)
     paths: dict[str, list[str]] = {}
     for leaf in switches.below:
@@ -233,11 +228,28 @@ def _above(switches: _Topology) -> Labels:
     labels: Labels = {}
     for leaf, path in paths.items():
         ends = [*(heights[name] for name in path[1:]), heights[path[-1]] + 1]
-        levels = {level: name for name, end in zip(path, ends, strict=True) for level in range(heights[name], end)}
+        switch_at: dict[int, str] = {}
+        for name, end in zip(path, ends, strict=True):
+            switch_at |= dict.fromkeys(range(heights[name], end), name)
         # a node may be on a switch that also has switches
-        levels |= dict.fromkeys(range(heights[leaf]), leaf)
-        labels[leaf] = {f"{SWITCH}{level}": name for level, name in levels.items()}
+        switch_at |= dict.fromkeys(range(heights[leaf]), leaf)
+        labels[leaf] = {f"{SWITCH}{level}": name for level, name in switch_at.items()}
     return labels
+
+
+def _parents(switches: _Topology) -> dict[str, str]:
+    """Return the switch above each one that has one."""
+    parents: dict[str, str] = {}
+    for name, children in switches.below.items():
+        for child in children:
+            if child not in switches.below:
+                help = did_you_mean(child, switches.below)
+                raise _refusal(f"unknown switch `{child}`, a child of `{name}`", help)
+            if child in parents:
+                message = f"switch `{child}` is a child of `{parents[child]}` and of `{name}`"
+                raise _refusal(message, "give each switch one parent")
+            parents[child] = name
+    return parents
 
 
 def _larger(blocks: _Topology) -> Labels:
