@@ -196,24 +196,30 @@ def _place_of(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
 
 def _check_staying(crew: Crew, component: Component, nodes: Nodes, lost: set[int]) -> None:
     """Raise ``ValueError`` if a plan with more or fewer ranks changes a rank that stays and is not lost."""
-    why = ""
+    change = _change_of_staying(crew, component, nodes, lost)
+    if change is None:
+        return
+    name, there = crew.terms.planned, counted(len(component), "rank")
+    raise ValueError(
+        f"{crew.component}: the plan has {there}, the group {len(crew.ranks)}, and it {change}; a group grows or "
+        f"shrinks by its last ranks, and the others stay as they are: plan with replan(plan, nodes, grow="
+        f"{{{name!r}: N}}) or shrink={{{name!r}: N}}, or shut the group down and launch this plan"
+    )
+
+
+def _change_of_staying(crew: Crew, component: Component, nodes: Nodes, lost: set[int]) -> str | None:
+    """Return in words the first change of a rank that stays and is not lost, ``None`` if there is none."""
     if _sizes(crew.terms.component) != _sizes(component):
-        why = "has other parallel sizes"
+        return "has other parallel sizes"
     for rank in crew.ranks:
-        if why or rank.number in lost or rank.number >= len(component):
+        if rank.number in lost or rank.number >= len(component):
             continue
         old, row, home = rank.placement, component[rank.number], crew.home_of(rank)
         if _place_of(old, home.nodes) != _place_of(row, nodes):
-            why = f"moves rank {row.rank} from {_where(old, home.nodes)} to {_where(row, nodes)}"
-        elif _coordinates(home.component, row.rank) != _coordinates(component, row.rank):
-            why = f"gives rank {row.rank} other coordinates in its parallel groups"
-    if why:
-        name, there = crew.terms.planned, counted(len(component), "rank")
-        raise ValueError(
-            f"{crew.component}: the plan has {there}, the group {len(crew.ranks)}, and it {why}; a group grows or "
-            f"shrinks by its last ranks, and the others stay as they are: plan with replan(plan, nodes, grow="
-            f"{{{name!r}: N}}) or shrink={{{name!r}: N}}, or shut the group down and launch this plan"
-        )
+            return f"moves rank {row.rank} from {_where(old, home.nodes)} to {_where(row, nodes)}"
+        if _coordinates(home.component, row.rank) != _coordinates(component, row.rank):
+            return f"gives rank {row.rank} other coordinates in its parallel groups"
+    return None
 
 
 def _lost_ranks(crew: Crew, planned: Inventory) -> set[int]:
