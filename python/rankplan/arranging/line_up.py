@@ -77,24 +77,24 @@ class LineUp:
 
     def _by_domain(self, line: SortedLine) -> list[dict[int, list[int]]]:
         """Return the positions of the nodes of each domain in a line, by level."""
-        found: list[dict[int, list[int]]] = [{} for _ in self._ids]
+        by_domain: list[dict[int, list[int]]] = [{} for _ in self._ids]
         for position, node in enumerate(line.nodes):
             for level, ids in enumerate(self._ids):
-                found[level].setdefault(ids[node], []).append(position)
-        return found
+                by_domain[level].setdefault(ids[node], []).append(position)
+        return by_domain
 
     def _in_turn(self) -> Iterator[_Step]:
         sets_of: dict[int, list[int]] = {}
-        for index, one in enumerate(self._sets):
-            for rank in one.ranks:
-                sets_of.setdefault(rank, []).append(index)
+        for number, ranks_of_set in enumerate(self._sets):
+            for rank in ranks_of_set.ranks:
+                sets_of.setdefault(rank, []).append(number)
         for index, line in enumerate(self._lines):
-            left: Counter[int] = Counter()
+            ranks_left: Counter[int] = Counter()
             backwards = []
             for rank in reversed(line.ranks):
-                own = sets_of.get(rank, [])
-                left.update(own)
-                backwards.append(_Step(index, rank, {one: left[one] for one in own}))
+                numbers = sets_of.get(rank, [])
+                ranks_left.update(numbers)
+                backwards.append(_Step(index, rank, {number: ranks_left[number] for number in numbers}))
             yield from reversed(backwards)
 
     def nodes(self) -> list[int | None] | None:
@@ -113,44 +113,44 @@ class LineUp:
             chosen.append(choice)
             index = len(chosen)
             if index == len(self._steps):
-                found: list[int | None] = [None] * self._num_ranks
+                nodes: list[int | None] = [None] * self._num_ranks
                 for step, made in zip(self._steps, chosen, strict=True):
-                    found[step.rank] = made.node
-                return found
+                    nodes[step.rank] = made.node
+                return nodes
             is_same_line = self._steps[index].line == self._steps[index - 1].line
             choices.append(self._choices(index, choice.position if is_same_line else -1))
         return None
 
     def _take(self, choice: _Choice) -> None:
         self._used.add(choice.node)
-        for one in choice.bound:
-            self._domain_of[one] = self._ids[self._sets[one].level][choice.node]
+        for number in choice.bound:
+            self._domain_of[number] = self._ids[self._sets[number].level][choice.node]
         for level, counts in self._in_use.items():
             counts[self._ids[level][choice.node]] += 1
 
     def _take_back(self, choice: _Choice) -> None:
         self._used.remove(choice.node)
-        for one in choice.bound:
-            del self._domain_of[one]
+        for number in choice.bound:
+            del self._domain_of[number]
         for level, counts in self._in_use.items():
             counts[self._ids[level][choice.node]] -= 1
 
     def _choices(self, index: int, after: int) -> Iterator[_Choice]:
         """Yield the nodes that a step may have, after a position of its line, in the order in which they are tried."""
         step = self._steps[index]
-        bound = [one for one in step.left if one in self._domain_of]
-        unbound = tuple(one for one in step.left if one not in self._domain_of)
+        bound = [number for number in step.left if number in self._domain_of]
+        unbound = tuple(number for number in step.left if number not in self._domain_of)
         by_level = self._positions[step.line]
         if not unbound:
             positions: Sequence[int] = range(len(self._lines[step.line].nodes))
             if bound:
-                inner = max(bound, key=lambda one: self._sets[one].level)
+                inner = max(bound, key=lambda number: self._sets[number].level)
                 positions = by_level[self._sets[inner].level].get(self._domain_of[inner], ())
             position = self._first(step, bound, positions, after)
             if position is not None:
                 yield _Choice(self._lines[step.line].nodes[position], position, ())
             return
-        level = max(self._sets[one].level for one in unbound)
+        level = max(self._sets[number].level for number in unbound)
         ranked = []
         for domain, positions in by_level[level].items():
             position = None if domain in self._alone[level] else self._first(step, bound, positions, after)
@@ -174,7 +174,7 @@ class LineUp:
             return False
         if step.rank in self._unsuited.get(node, ()):
             return False
-        if any(self._ids[self._sets[one].level][node] != self._domain_of[one] for one in bound):
+        if any(self._ids[self._sets[number].level][node] != self._domain_of[number] for number in bound):
             return False
         domains = {level: self._ids[level][node] for level in self._caps}
         return all(self._in_use[level][domain] < self._caps[level][domain] for level, domain in domains.items())
@@ -185,11 +185,11 @@ class LineUp:
         A set ends at the position of the last node that it needs in this line.
         """
         ends = []
-        for one in sorted(sets, key=lambda one: self._sets[one].level):
-            level = self._sets[one].level
+        for number in sorted(sets, key=lambda number: self._sets[number].level):
+            level = self._sets[number].level
             domain = self._ids[level][node]
             positions = self._positions[step.line][level][domain]
-            last = bisect_right(positions, position) - 1 + step.left[one] - 1
+            last = bisect_right(positions, position) - 1 + step.left[number] - 1
             if domain in self._alone[level] or last >= len(positions):
                 return None
             ends.append(positions[last])

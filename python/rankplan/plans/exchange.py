@@ -50,7 +50,7 @@ class Exchange:
     def of(cls, plan: Plan, order: Sequence[int]) -> Exchange:
         """Return a plan with the same places on its nodes in another order, given by their ranks."""
         inventory = reordered(plan.inventory, order)
-        return cls(plan.placed(inventory, [moved(one, inventory) for one in plan.values()]), tuple(order))
+        return cls(plan.placed(inventory, [moved(component, inventory) for component in plan.values()]), tuple(order))
 
     def after(self, earlier: Exchange | None) -> Exchange:
         """Return this exchange and an earlier one, to which it was applied, as a single one."""
@@ -87,12 +87,12 @@ def sorted_for_trainer(plan: Plan, planned: Inventory, node_ids: Sequence[str] =
         if named_levels(plan, planned):
             raise
         try:
-            found, changes = in_trainers_order(plan, node_ids)
+            in_order, changes = in_trainers_order(plan, node_ids)
         except PlacementError:
-            found, changes = plan, []
+            in_order, changes = plan, []
         if not changes:
             raise
-        return Sorted(found, changes=tuple(changes))
+        return Sorted(in_order, changes=tuple(changes))
     return Sorted(plan) if exchange is None else Sorted(exchange.plan, exchange)
 
 
@@ -156,7 +156,7 @@ class _Pool:
     places: Mapping[int, int]
 
     def is_sorted(self) -> bool:
-        return all(self.places[one] <= self.places[other] for one, other in pairwise(self.nodes))
+        return all(self.places[node] <= self.places[after] for node, after in pairwise(self.nodes))
 
 
 def _pools(plan: Plan, node_ids: Sequence[str]) -> list[_Pool]:
@@ -175,16 +175,16 @@ def _domains(inventory: Inventory, levels: Sequence[str], used: RankSet) -> dict
 
     A node that lacks a label, and is not used or has no accelerators, is a domain of its own.
     """
-    found: dict[int, Hashable] = {}
+    domain_of: dict[int, Hashable] = {}
     for nodes, record in inventory.stretches():
         labels = tuple(record.labels.get(level) for level in levels)
         if None not in labels:
-            found |= dict.fromkeys(nodes, labels)
+            domain_of |= dict.fromkeys(nodes, labels)
         elif record.num_accelerators and not used.isdisjoint(RankSet(nodes)):
             return None
         else:
-            found |= {node: node for node in nodes}
-    return found
+            domain_of |= {node: node for node in nodes}
+    return domain_of
 
 
 def _kinds(inventory: Inventory) -> list[Hashable]:
@@ -194,14 +194,14 @@ def _kinds(inventory: Inventory) -> list[Hashable]:
     """
     marks, taken = inventory.marks, inventory.taken
     groups = inventory.node_groups
-    found: list[Hashable] = []
+    kinds: list[Hashable] = []
     for nodes, record in inventory.stretches():
         hardware = record.accelerator_type, record.num_accelerators, record.accelerator_model
         for node in nodes:
             excluded = str(marks[node]) if node in marks else ""
             labels = tuple(group.label for group in groups if node in group.node_ranks)
-            found.append((hardware, excluded, node in taken, labels))
-    return found
+            kinds.append((hardware, excluded, node in taken, labels))
+    return kinds
 
 
 def _orders(
@@ -219,16 +219,16 @@ def _orders(
 
 def _sharing(pools: Sequence[Sequence[int]]) -> list[set[int]]:
     """Return the nodes of pools that share a node, also through other pools, as one set."""
-    found: list[set[int]] = []
+    groups: list[set[int]] = []
     for pool in pools:
         members, others = set(pool), []
-        for group in found:
+        for group in groups:
             if group.isdisjoint(members):
                 others.append(group)
             else:
                 members |= group
-        found = [*others, members]
-    return found
+        groups = [*others, members]
+    return groups
 
 
 @frozen
@@ -327,13 +327,13 @@ def _before(nodes: Sequence[int], pools: Sequence[Sequence[int]]) -> dict[int, s
     """Return the ranks that some pool has before each rank, also through other pools; a circle has no exchange."""
     before: dict[int, set[int]] = {rank: set() for rank in nodes}
     for pool in pools:
-        for one, other in pairwise(pool):
-            before[other].add(one)
+        for rank, following in pairwise(pool):
+            before[following].add(rank)
     changed = True
     while changed:
         changed = False
         for rank, earlier in before.items():
-            more = set().union(earlier, *(before[one] for one in earlier))
+            more = set().union(earlier, *(before[other] for other in earlier))
             if more != earlier:
                 before[rank] = more
                 changed = True
@@ -341,7 +341,7 @@ def _before(nodes: Sequence[int], pools: Sequence[Sequence[int]]) -> dict[int, s
 
 
 def _ascends(ranks: Sequence[int], nodes: Mapping[int, int], position: Mapping[int, int]) -> bool:
-    return all(position[nodes[one]] < position[nodes[other]] for one, other in pairwise(ranks))
+    return all(position[nodes[rank]] < position[nodes[after]] for rank, after in pairwise(ranks))
 
 
 def shows_domains(plan: Plan, planned: Inventory) -> bool:

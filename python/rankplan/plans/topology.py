@@ -55,11 +55,11 @@ class NodeRule:
         """Return the sets, each cut into equal runs: as many as divide it, at most ``parts``."""
         if parts == 1:
             return self.sets()
-        found: Sets = []
-        for one in self.sets():
-            size = len(one) // max(count for count in range(1, parts + 1) if len(one) % count == 0)
-            found += (one[at : at + size] for at in range(0, len(one), size))
-        return found
+        divided: Sets = []
+        for ranks in self.sets():
+            size = len(ranks) // max(count for count in range(1, parts + 1) if len(ranks) % count == 0)
+            divided += (ranks[start : start + size] for start in range(0, len(ranks), size))
+        return divided
 
 
 @dataclass(slots=True)
@@ -157,13 +157,13 @@ class _Finder:
 
     def _nodes_by_name(self, keys: Iterable[str], path: Callable[[str], tuple[str, ...]]) -> dict[str, RankSet]:
         """Return the nodes of the components that keys name, where they are known; an unknown name is a fault."""
-        found: dict[str, RankSet] = {}
+        by_name: dict[str, RankSet] = {}
         for key in keys:
             for name in component_names(key):
                 nodes = self.nodes(name, path(key))
                 if nodes is not None:
-                    found[name] = nodes
-        return found
+                    by_name[name] = nodes
+        return by_name
 
     def _keep_segments(self, segments: Iterable[Segment], path: Callable[..., tuple[str, ...]]) -> None:
         """Add a rule for all segments of a component and a level that are stated together."""
@@ -261,8 +261,8 @@ def topology_faults(
     rules = NodeRules.of(stated, parts, inventory.levels, labelled=labelled, complete=complete, lost=lost)
     yield from rules.faults
     for rule in rules.kept:
-        if found := broken(rule, parts, inventory):
-            yield rule.path, Diagnostic("segment-incomplete" if rule.kind == SEGMENT else "group-spans", *found)
+        if breach := broken(rule, parts, inventory):
+            yield rule.path, Diagnostic("segment-incomplete" if rule.kind == SEGMENT else "group-spans", *breach)
     for level, most in rules.caps.items():
         domains = inventory.domains[level]
         counts = _nodes_in_use(parts, inventory, inventory if cluster is None else cluster, level)
@@ -305,8 +305,8 @@ def topology_warnings(stated: Rules, parts: Mapping[str, Component], inventory: 
         if rule.kind in WORDS and rule.who in parts and parts[rule.who].layout.size(rule.kind) == 1:
             yield rule.path, faults.no_such_groups(rule.path[0], rule.who, rule.kind, WORDS[rule.kind])
     for rule in rules.preferred:
-        if found := broken(rule, parts, inventory):
-            yield rule.path, Diagnostic("group-spans", *found, warning=True)
+        if breach := broken(rule, parts, inventory):
+            yield rule.path, Diagnostic("group-spans", *breach, warning=True)
 
 
 def stated_levels(inventory: Inventory) -> tuple[str, ...]:
@@ -347,19 +347,19 @@ def broken(rule: NodeRule, parts: Mapping[str, Component], inventory: Inventory)
 def _spread(rule: NodeRule, sets: Sets, wrong: Sets, domains: Domains | None) -> str:
     """Return in words which sets are in too many domains."""
     level = NODE_LEVEL if domains is None else domains.level
-    first = RankSet(wrong[0])
-    where, count = (nodes_text(first), len(first)) if domains is None else places_text(first, domains)
+    ranks = RankSet(wrong[0])
+    where, count = (nodes_text(ranks), len(ranks)) if domains is None else places_text(ranks, domains)
     units = "nodes" if domains is None else f"{level} domains"
     which = f"{rule.who}: " if rule.who else ""
     if rule.kind == SEGMENT:
-        one, all_of_them = f"segment {sets.index(wrong[0])} ({nodes_text(first)})", "segments"
+        first, all_of_them = f"segment {sets.index(wrong[0])} ({nodes_text(ranks)})", "segments"
     elif rule.kind == WORLD:
-        one, all_of_them = f"its {counted(len(first), 'node')}" if TOGETHER not in rule.who else "their nodes", ""
+        first, all_of_them = f"its {counted(len(ranks), 'node')}" if TOGETHER not in rule.who else "their nodes", ""
     else:
-        one, all_of_them = f"the {WORDS[rule.kind]} group on {nodes_text(first)}", f"{WORDS[rule.kind]} groups"
+        first, all_of_them = f"the {WORDS[rule.kind]} group on {nodes_text(ranks)}", f"{WORDS[rule.kind]} groups"
     if rule.most > 1:
-        return f"{which}{one} cannot be divided into at most {rule.most} equal parts, each within a {level}: {where}"
-    verb = "span" if one.endswith("s") else "spans"
+        return f"{which}{first} cannot be divided into at most {rule.most} equal parts, each within a {level}: {where}"
+    verb = "span" if first.endswith("s") else "spans"
     if len(wrong) == 1:
-        return f"{which}{one} {verb} {few(count)} {units}: {where}"
-    return f"{which}{len(wrong):,} of {len(sets):,} {all_of_them} span {units}; the first is {one}: {where}"
+        return f"{which}{first} {verb} {few(count)} {units}: {where}"
+    return f"{which}{len(wrong):,} of {len(sets):,} {all_of_them} span {units}; the first is {first}: {where}"
