@@ -189,8 +189,10 @@ def test_a_saved_plan_has_its_own_models(tmp_path: Path) -> None:
     saved = str(tmp_path / "plan.json")
     assert _run("plan", _file(tmp_path), "--nodes", "1x8", "--save", saved)[0] == 0
     code, output = _run("plan", saved, "--memory", "--model", "Qwen/Qwen3-8B")
-    assert code == 2 and "is a saved plan with its own places; remove --pinned and --model" in output
-    with pytest.raises(ValueError, match="a plan with its own places; pinned and model apply to configs"):
+    assert code == 2 and output.endswith("is a saved plan with its own values; remove --model\n")
+    code, output = _run("plan", saved, "--pinned", "--model", "Qwen/Qwen3-8B")
+    assert code == 2 and output.endswith("remove --pinned and --model\n")
+    with pytest.raises(ValueError, match="a plan with its own values; pinned and model apply to configs"):
         rankplan.plan(saved, model="Qwen/Qwen3-8B")
 
 

@@ -374,8 +374,10 @@ def planned_by(
     file = opened(file)
     refuse_other_nodes(file, choice)
     if is_saved(file):
-        if pinned or model is not None:
-            raise click.UsageError(f"{name_of(file)} is a saved plan with its own places; remove --pinned and --model")
+        given = {"--pinned": pinned, "--model": model is not None}
+        refused = " and ".join(option for option in given if given[option])
+        if refused:
+            raise click.UsageError(f"{name_of(file)} is a saved plan with its own values; remove {refused}")
         saved = plan(file, choice.given, **config_arguments(choice), isolate=isolate)
         if fitting:
             reject_saved(saved, job_file_of(file))

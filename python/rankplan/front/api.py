@@ -143,7 +143,7 @@ def plan(
     config = opened(config)
     if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
         if pinned or model is not None:
-            raise ValueError(f"{name_of(config)} is a plan with its own places; pinned and model apply to configs")
+            raise ValueError(f"{name_of(config)} is a plan with its own values; pinned and model apply to configs")
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     if pinned:
         from rankplan.front.to_pin import job_to_pin  # most plans are predictions
