@@ -271,13 +271,22 @@ def test_a_closed_pipe_ends_the_command(folder: Path) -> None:
     assert done.stdout.startswith("component,rank,") and "Traceback" not in done.stderr and "Broken" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["check", "fine.yaml", "fine.yaml", "--nodes", "2x8"], ["schema"], ["explain"]])
-def test_a_closed_or_full_output_gives_no_traceback(folder: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "fine.yaml", "fine.yaml", "--nodes", "2x8"], ["schema"], ["explain", "not-multiple"], ["--help"]],
+)
+def test_a_closed_or_full_output_gives_no_traceback(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     command = f"{sys.executable} -m rankplan {' '.join(arguments)}"
     closed = subprocess.run(["bash", "-c", f"{command} | true"], cwd=folder, text=True, capture_output=True)
     assert closed.stderr == ""
     full = subprocess.run(["bash", "-c", f"{command} > /dev/full"], cwd=folder, text=True, capture_output=True)
-    assert full.returncode == 1 and "Traceback" not in full.stderr and "No space left" in full.stderr
+    assert full.returncode == 1 and full.stderr == "error: [Errno 28] No space left on device\n"
+    for redirection in (">&-", "2>&-"):
+        done = subprocess.run(["bash", "-c", f"{command} {redirection}"], cwd=folder, text=True, capture_output=True)
+        assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("command", [["check"], ["convert", "--to", "roll"]])
@@ -338,6 +347,7 @@ def test_run_rejects_a_faulty_config_before_anything_starts(folder: Path) -> Non
     assert done.returncode == 1 and "2 faults in faulty.yaml" in done.stderr
 
 
+@pytest.mark.long
 def test_run_launches_runs_and_verifies_every_rank(folder: Path) -> None:
     (folder / "mine.py").write_text(
         "from pathlib import Path\n"

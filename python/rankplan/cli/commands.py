@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -160,6 +161,19 @@ class Commands(click.Group):
             with formatter.section("Commands of other packages"):
                 formatter.write_dl(list(guests.items()))
 
+    def main(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the command line. An output that takes no more, a help text's too, is an error without a traceback."""
+        _open_closed_streams()
+        try:
+            return super().main(*arguments, **keywords)
+        except OSError as error:
+            from rankplan.cli.output import show_error  # imports the core
+
+            show_error(error)
+            sys.exit(1)
+        finally:
+            _drop_unwritten()
+
     def make_context(self, *arguments: Any, **keywords: Any) -> click.Context:
         """Escape control characters in errors about the words before the command."""
         with _printable_errors():
@@ -215,3 +229,18 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may not fit the terminal's encoding
+
+
+def _open_closed_streams() -> None:
+    """Let a stream that the shell has closed (``>&-``) take everything."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _drop_unwritten() -> None:
+    """Drop what stdout does not take, on a full disk or a closed pipe: the interpreter would fail to write it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

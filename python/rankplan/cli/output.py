@@ -193,9 +193,7 @@ def faults_end_it(code: int = 1) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # The reader of stdout has closed it; the interpreter must not write at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(1)  # the reader of stdout has closed it
     except EXPECTED as error:
         show_error(error)
         sys.exit(code)
