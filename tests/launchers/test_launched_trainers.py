@@ -177,6 +177,7 @@ COMMANDS = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=40)  # each starts bash several times
 @given(COMMANDS)
 def test_every_shell_passes_the_command_on(command: str) -> None:

@@ -240,6 +240,7 @@ def _counts(test: Function) -> bool:
     return any(isinstance(node, ast.Call) and _called(node) == "at_least" for node in test.decorator_list)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(TESTS)) for path in FILES])
 def test_every_way_through_a_test_asserts(path: Path) -> None:
     source = Source(path)

@@ -16,6 +16,8 @@ from rankplan.cli import main
 from support.documents import BLOCKS, Block, command_output, commands, in_folder, program_output, programs, run
 
 KINDS = {"sh", "bash", "yaml", "toml", "console", "python", "output", "text"}
+READ_FIRST = ("README.md", "tutorial.md")
+"""The pages whose tests are not ``long``."""
 
 
 def location(value: Block | str | None) -> str:
@@ -23,18 +25,21 @@ def location(value: Block | str | None) -> str:
     return str(value) if isinstance(value, Block) else ""
 
 
-@pytest.mark.parametrize(("block", "command", "output"), list(commands()), ids=location)
+def _marks(block: Block) -> list[pytest.MarkDecorator]:
+    """Return the mark of commands and programs on most pages, and of programs that start a cluster on the tutorial."""
+    starts_cluster = "simulate(" in block.text and block.document.name != "README.md"
+    return [pytest.mark.long] if starts_cluster or block.document.name not in READ_FIRST else []
+
+
+@pytest.mark.parametrize(
+    ("block", "command", "output"), [pytest.param(*row, marks=_marks(row[0])) for row in commands()], ids=location
+)
 def test_commands_print_the_output_on_the_page(block: Block, command: str, output: str) -> None:
     assert command_output(block, command).strip() == output.strip()
 
 
-def _marks(block: Block) -> list[pytest.MarkDecorator]:
-    """Return the mark of programs that start a cluster, but for those of the README."""
-    return [pytest.mark.long] if "simulate(" in block.text and block.document.name != "README.md" else []
-
-
 @pytest.mark.parametrize(
-    ("block", "output"), [pytest.param(*one, marks=_marks(one[0])) for one in programs()], ids=location
+    ("block", "output"), [pytest.param(*row, marks=_marks(row[0])) for row in programs()], ids=location
 )
 def test_programs_run_and_print_the_output_on_the_page(block: Block, output: str | None) -> None:
     printed = program_output(block)

@@ -127,6 +127,7 @@ def held_accelerators() -> float:
 NOTHING: tuple[Any, ...] = ([], 0, {}, set(), [])
 
 
+@pytest.mark.long
 def test_an_interrupted_reservation(two_nodes: Cluster) -> None:
     plan = ComponentPlacement({"cluster": SECTION}, two_nodes).plan()
     found = points(lambda: two_nodes.reserve(plan), 200)
@@ -138,6 +139,7 @@ def test_an_interrupted_reservation(two_nodes: Cluster) -> None:
         assert left(two_nodes) == NOTHING, point
 
 
+@pytest.mark.long
 def test_an_interrupted_release(two_nodes: Cluster) -> None:
     plan = ComponentPlacement({"cluster": SECTION}, two_nodes).plan()
     first = two_nodes.reserve(plan)
@@ -148,6 +150,7 @@ def test_an_interrupted_release(two_nodes: Cluster) -> None:
         assert left(two_nodes) == NOTHING, point
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_an_interrupted_launch(two_nodes: Cluster) -> None:
     def launch() -> WorkerGroup:
@@ -162,6 +165,7 @@ def test_an_interrupted_launch(two_nodes: Cluster) -> None:
         assert left(two_nodes) == NOTHING, point
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_an_interrupted_change_of_size(two_nodes: Cluster) -> None:
     """The group is as it was, or as it should be."""
@@ -273,6 +277,7 @@ def test_an_interrupted_comparison_of_reports(two_nodes: Cluster) -> None:
         assert interrupted
 
 
+@pytest.mark.long
 def test_groups_that_are_removed_at_once(two_nodes: Cluster) -> None:
     """Ray keeps the accelerators of a group that is removed while it places it."""
     asked = groups.NamedGroups(two_nodes.connection)

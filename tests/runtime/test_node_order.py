@@ -482,6 +482,7 @@ def test_a_broken_node_is_skipped_if_it_is_not_needed(caplog: pytest.LogCaptureF
             nodes.hosts(num_nodes=3)
 
 
+@pytest.mark.long
 def test_raylets_in_the_order_of_the_topology() -> None:
     """Domains from a label, from NeMo-RL's resource, and from Slurm's variables."""
     clique, slurm = "nvidia.com/gpu.clique", {"SLURM_TOPOLOGY_ADDR_PATTERN": "switch.node"}

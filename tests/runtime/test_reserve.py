@@ -331,7 +331,15 @@ def test_a_large_table_is_cut(cluster: Cluster) -> None:
     assert len(lines) == 22 and lines[-1] == "  and 980 more rows"
 
 
-@pytest.mark.parametrize("name", ["rankplan:a:b:c", "rankplan:0-4000000000:x:y", "rankplan:x", "red \x1b[31m\n"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rankplan:0-4000000000:x:y",
+        "red \x1b[31m\n",
+        pytest.param("rankplan:a:b:c", marks=pytest.mark.long),
+        pytest.param("rankplan:x", marks=pytest.mark.long),
+    ],
+)
 def test_names_of_other_groups_are_only_shown(cluster: Cluster, name: str) -> None:
     made = plan(cluster, actor="0-3")
     with held_by_others(cluster, 0, [{"CPU": 1}], name), cluster.reserve(made) as reserved:

@@ -94,6 +94,7 @@ def test_a_start_that_fails_half_way(monkeypatch: pytest.MonkeyPatch, error: Bas
         Cluster.simulate("2x2")
 
 
+@pytest.mark.long
 def test_nodes_that_are_not_up_in_time_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
     options = simulate._node_options
     started: list[int] = []
