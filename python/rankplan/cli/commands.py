@@ -240,6 +240,8 @@ def _open_closed_streams() -> None:
 
 def _drop_unwritten() -> None:
     """Drop what stdout does not take, on a full disk or a closed pipe: the interpreter would fail to write it."""
+    if sys.stdout.closed:  # the language server closes it
+        return
     try:
         sys.stdout.flush()
     except OSError:
