@@ -23,7 +23,6 @@ from rankplan.cli.common import (
     overrides,
     refuse_other_nodes,
 )
-from rankplan.cli.folders import files_in, is_of_no_job
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
 from rankplan.errors import KeyPath, PlacementError, printable
 from rankplan.files import unreadable
@@ -117,9 +116,11 @@ def _check_all(paths: tuple[str, ...], excluded: tuple[str, ...], choice: Choice
     """Check files and print the result; return whether all are fine."""
     checks = _Checks(paths, choice, form, options)
     with faults_end_it():
-        files = [file for path in paths for file in files_in(path, excluded)]
+        files = list(paths)
         if checks.has_folder:
-            files = files_to_check(files, paths)
+            from rankplan.cli.folders import files_in  # most checks are of files
+
+            files = files_to_check([file for path in paths for file in files_in(path, excluded)], paths)
     for file in files:
         checks.check(file)
     checks.finish()
@@ -143,7 +144,7 @@ class _Checks:
                 config = opened(file)
                 refuse_other_nodes(config, self._choice)
                 report = check_config(config, self._choice.given, **config_arguments(self._choice), **self._options)
-                if self.has_folder and file not in self._paths and is_of_no_job(report):
+                if self._is_of_no_job(file, report):
                     self._skipped += 1
                     return
                 self._print(report, config)
@@ -155,6 +156,14 @@ class _Checks:
             except EXPECTED as error:
                 report = self._without_answer(file, error)
         self.reports.append(report)
+
+    def _is_of_no_job(self, file: str, report: Report) -> bool:
+        """Return whether a file of a folder, which nobody has named, is no job."""
+        if not self.has_folder or file in self._paths:
+            return False
+        from rankplan.cli.folders import is_of_no_job  # most checks are of files
+
+        return is_of_no_job(report)
 
     def _print(self, report: Report, config: Any) -> None:
         """Print a report as text; in a folder, only one with faults."""
@@ -266,6 +275,8 @@ def watch(
 
 def _states(paths: Sequence[str], excluded: Collection[str]) -> dict[str, tuple[int, int] | None]:
     """Return numbers that change when a file is written, replaced, added or removed."""
+    from rankplan.cli.folders import files_in  # most checks do not watch
+
     states: dict[str, tuple[int, int] | None] = dict.fromkeys(paths)
     for path in paths:
         with suppress(OSError):  # a folder may change meanwhile

@@ -31,8 +31,7 @@ FITTING = {
 
 _FRAMEWORK = {
     "zero_stage": "deepspeed",
-    "whole_gradients": "fsdp",
-    "shards": "fsdp",
+    **dict.fromkeys(("whole_gradients", "shards"), "fsdp"),
     **dict.fromkeys(("cache_size", "usage"), "vllm"),
     **dict.fromkeys(("distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"), "megatron"),
 }
