@@ -32,7 +32,7 @@ class Rule(Enum):
 
     @property
     def level(self) -> float | None:
-        """The staleness of the rule itself, ``None`` if it has none."""
+        """The staleness that the rule fixes, ``None`` if it fixes no value."""
         return {Rule.STREAM: 0.0, Rule.BATCH: 1.0}.get(self)
 
 

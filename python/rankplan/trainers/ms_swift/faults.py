@@ -69,7 +69,7 @@ def role_twice(role: str) -> Diagnostic:
 
 
 def role_without_gpus(index: int, role: str) -> Diagnostic:
-    """Return the fault of a role that is to share GPUs, and has none."""
+    """Return the fault of a role that shares GPUs but states no number of GPUs."""
     message = f"`{role}` is in `colocate_groups[{index}]`, but `{role}.gpus` is missing or 0"
     return Diagnostic("missing-key", message, f"give {role}.gpus the number of the roles beside it")
 

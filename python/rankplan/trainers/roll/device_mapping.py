@@ -100,7 +100,7 @@ class _Text:
             raise self._fault_at(0, len(self._text), faults.not_numbers()) from None
 
     def _devices(self, tree: ast.expr, value: Value) -> list[range]:
-        """Return the accelerators of a sequence. Raises the fault of an item that is none, or has no such number."""
+        """Return the accelerators of a sequence. Raises the fault of an item that is not the number of one."""
         if isinstance(value, range):
             value = Items(Kind.LIST, [value])
         if not isinstance(value, Items) or value.kind is Kind.ITERATOR:

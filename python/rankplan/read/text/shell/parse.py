@@ -408,7 +408,7 @@ class _Parser(Words):
         return Loop(kind, variable, body, start, condition, words)
 
     def _for(self) -> tuple[str | None, tuple[Word, ...]]:
-        """Read the variable of ``for``, and the words that it goes over: ``((i = 0; i < 4; i++))`` has none."""
+        """Read the variable of ``for`` and its list of words; ``((i = 0; i < 4; i++))`` has no list."""
         if self._at("((") and (header := self._arithmetic(self.position + 2)) is not None:
             names = assigned_names(self.text[header.start : header.end])
             return (names[0] if names else None), ()
