@@ -410,7 +410,7 @@ def configured(
 ) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
     """Return an inventory with facts, see `Inventory.with_facts`; itself and the faults if it does not suit them.
 
-    The paths of faults start with ``num_nodes``, ``levels`` or ``exclude``: the first part that is wrong has all.
+    The paths of faults start with ``num_nodes``, ``levels`` or ``exclude``, whichever is wrong first.
     """
     present = inventory.num_nodes
     if num_nodes > present:
