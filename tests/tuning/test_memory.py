@@ -150,6 +150,23 @@ def test_the_keys_of_a_trainer_tell_the_memory_of_a_placement() -> None:
     assert {one.code for one in caught.value.diagnostics} <= {"memory-exceeded", "engine-share", "size-does-not-fit"}
 
 
+def test_a_passed_model_tells_the_memory_of_a_placement(tmp_path: Path) -> None:
+    config = _config(None, model=None)
+    for entry, memory in zip(config["cluster"]["component_placement"].values(), (TRAINER, ENGINE), strict=True):
+        entry["memory"] = memory
+    files = [str(tmp_path / "conf.yaml"), "--costs", str(tmp_path / "costs.yaml"), "--nodes", "2x8:L4"]
+    Path(files[0]).write_text(json.dumps(config))
+    Path(files[2]).write_text(json.dumps({"after": {"actor": ["rollout"]}, "components": SECONDS}))
+    assert run("tune", *files).exit_code == 0
+    refused = run("tune", *files, "--model", "Qwen/Qwen2.5-32B")
+    assert refused.exit_code == 1 and "[memory-exceeded]" in refused.output
+    job = tmp_path / "run.job.yaml"
+    job.write_text("job: conf.yaml\nmemory: {model: Qwen/Qwen2.5-32B}\n")
+    assert run("tune", str(job), *files[1:]).output == refused.output.replace("conf.yaml", "run.job.yaml")
+    without_file = run("tune", *files[1:], "--model", "Qwen/Qwen2.5-32B")
+    assert without_file.exit_code == 2 and "--model names the model of the components of FILE" in without_file.output
+
+
 def test_the_placement_keeps_what_its_components_state(tmp_path: Path) -> None:
     tuning = _tuned(_config())
     section = tuning.best.config["cluster"]

@@ -511,18 +511,20 @@ class Size(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+model_option = click.option(
+    "--model", metavar="MODEL", help="Model of components whose own is unknown: a name, or a folder."
+)
+
+
 def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--model``, ``--reserve`` and ``--costs``, which say what is known of models and accelerators."""
-    model = click.option(
-        "--model", metavar="MODEL", help="Model of components whose own is unknown: a name, or a folder."
-    )
     reserve = click.option(
         "--reserve", type=Size(), metavar="SIZE", help="Memory that others use on each accelerator: 2GiB."
     )
     costs = click.option(
         "--costs", metavar="COSTS", type=click.Path(), help="Use the memory that run --timings has measured."
     )
-    return model(reserve(costs(command)))
+    return model_option(reserve(costs(command)))
 
 
 def component_of(plan: Plan, name: str | None, file: str, option: str = "--component") -> str:

@@ -18,6 +18,7 @@ from rankplan.cli.common import (
     config_arguments,
     config_options,
     format_option,
+    model_option,
     save_option,
 )
 from rankplan.cli.convert import print_converted
@@ -122,6 +123,7 @@ def _print_log(logged: LoggedRun) -> None:
 @click.option("--split", metavar="T:R", callback=_split, help="The log's accelerators of trainer and rollout.")
 @click.option("--staleness", type=click.FloatRange(min=0), help="The log's batches that generation ran ahead.")
 @click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
+@model_option
 @click.option("--lend", is_flag=True, help="Also let the trainer lend its accelerators to the rollout while it waits.")
 @click.option("--from", "present", metavar="PLAN", type=click.Path(), help="Prefer few moves from this saved plan.")
 @click.option(
@@ -144,6 +146,7 @@ def tune(
     split: tuple[int, int] | None,
     staleness: float | None,
     extrapolate: bool,
+    model: str | None,
     lend: bool,
     present: str | None,
     outputs: tuple[Path, ...],
@@ -161,6 +164,8 @@ def tune(
     """
     if log is None and (split is not None or staleness is not None):
         raise click.UsageError("--split and --staleness are of --log")
+    if model is not None and file is None:
+        raise click.UsageError("--model names the model of the components of FILE; add FILE")
     logged = None if log is None else _Log(Path(log), choice, split, staleness)
     wanted = _Wanted(form, to, lend, present, outputs, save)
     if logged is not None and costs_file is None:
@@ -175,9 +180,9 @@ def tune(
         costs = _read_costs(costs_file, logged)
         options = {"extrapolate": extrapolate} | config_arguments(choice)
         if costs is None or costs.asynchronous is None:
-            _tune_placements(costs, choice.given, file, wanted, options)
-        elif wanted.is_of_placements:
-            raise click.UsageError("costs with `async` take none of --to, --lend, --from, --save and -o")
+            _tune_placements(costs, choice.given, file, wanted, options | {"model": model})
+        elif wanted.is_of_placements or model is not None:
+            raise click.UsageError("costs with `async` take none of --model, --to, --lend, --from, --save and -o")
         else:
             _print_splits(tuned_async(costs, choice.given, file, **options), form)
 

@@ -182,6 +182,7 @@ def tune(
     extrapolate: bool = False,
     present: Plan | None = None,
     lend: bool = False,
+    model: str | None = None,
 ) -> Tuning:
     """Find the placement with the shortest iteration, as ``rankplan tune`` does.
 
@@ -190,8 +191,8 @@ def tune(
     or rankplan's own, its sections decide which placements are valid. ``extrapolate`` allows times far from every
     measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
     nodes, then with fewer moves from the ``present`` plan. ``lend`` also ranks placements whose trainer lends its
-    accelerators to the rollout while it waits, on the terms that the costs state under ``lend``. See `plan` for the
-    other arguments.
+    accelerators to the rollout while it waits, on the terms that the costs state under ``lend``. ``model`` is the name,
+    or the path, of the model of components whose own is unknown. See `plan` for the other arguments.
 
     The answer is exact under the model, which the guide "Which placement is fastest?" states. Raises `PlacementError`
     with every fault, or (``no-schedule``) if no placement fits, and ``ValueError`` without a config if the costs or the
@@ -212,7 +213,7 @@ def tune(
     config = opened(config)
     if not isinstance(config, Mapping) and is_saved(config):
         raise PlacementError([faults.not_a_config(name_of(config))])
-    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without, model=model)
     job.announce()
     job.reader.fork().finish()
     read, memory = costs_for(read, job.config, job.dialect, job.inventory, job.name)
@@ -228,9 +229,17 @@ def tune(
         extrapolate=extrapolate,
         present=present,
         lend=lend,
+        model=_model_for_unknown(model, job),
         memory=memory,
         finish=finish,
     )
+
+
+def _model_for_unknown(passed: str | os.PathLike[str] | None, job: Job) -> str | None:
+    """Return the model of components whose own is unknown: the passed one, or that of the job file."""
+    if passed is not None:
+        return os.fspath(passed)
+    return None if job.stated is None else job.stated.memory.model
 
 
 def tune_async(

@@ -173,14 +173,15 @@ def search(
     extrapolate: bool = False,
     present: Plan | None = None,
     lend: bool = False,
+    model: str | None = None,
     memory: Mapping[str, Any] | None = None,
     finish: Callable[[Plan], Plan] | None = None,
 ) -> Tuning:
     """Rank the placements of components with these costs on an inventory; see `rankplan.tune`.
 
-    If the config is RLinf's or rankplan's own, its sections decide which placements are valid. ``memory``
-    is what components keep that their trainer's own keys tell. ``finish`` returns a plan with what a job file states,
-    and raises `PlacementError` if it does not hold.
+    If the config is RLinf's or rankplan's own, its sections decide which placements are valid; ``model`` is then that
+    of components whose own is unknown. ``memory`` is what components keep that their trainer's own keys tell.
+    ``finish`` returns a plan with what a job file states, and raises `PlacementError` if it does not hold.
     """
     total = len(inventory.core.accelerators())
     sizes = possible(costs, total, extrapolate=extrapolate)
@@ -189,7 +190,7 @@ def search(
         check_plan(present, "present")
     cluster = Cluster.of(costs, inventory, present)
     terms = lending_terms(costs) if lend else None
-    placing = _Placing(costs, inventory, content, memory or {}, terms, finish)
+    placing = _Placing(costs, inventory, content, model, memory or {}, terms, finish)
     shapes = costs.shapes if len(costs.components) > 1 else ("collocated",)
     ways: list[tuple[str, Candidates | LentCandidates]] = []
     for shape in shapes:
@@ -279,11 +280,15 @@ def _colocated_times(costs: Costs, ranking: list[Ranked]) -> Iterator[Diagnostic
 
 @frozen(slots=False)
 class _Placing:
-    """What a schedule is placed with: costs, nodes, config, memory of its components, terms of lending, a job file."""
+    """What a schedule is placed with: costs, nodes, config, memory of its components, terms of lending, a job file.
+
+    ``model`` is that of components for which the config has none.
+    """
 
     costs: Costs
     inventory: Inventory
     config: Mapping[str, Any] | None
+    model: str | None
     memory: Mapping[str, Any]
     terms: LendingTerms | None
     finish: Callable[[Plan], Plan] | None
@@ -393,6 +398,8 @@ def _config(ranks: Mapping[str, RankSet], placing: _Placing) -> dict[str, Any]:
         if tuned.isdisjoint(component_names(str(key))):
             entries[key] = value
     section |= {"num_nodes": placing.inventory.num_nodes, "component_placement": entries}
+    if placing.model is not None:
+        section.setdefault("model", placing.model)
     return {**config, "cluster": section}
 
 
