@@ -6,7 +6,7 @@ import ctypes
 import logging
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
@@ -24,6 +24,7 @@ from rankplan.runtime.nodes import simulate
 from rankplan.runtime.nodes.nodes import AS_RLINF, FoundNode, MissingRanks, in_order
 from rankplan.runtime.ray import internals as ray_internals
 from rankplan.runtime.ray import timeouts
+from support.raylets import ONE_WORKER_AT_A_TIME
 
 
 def node(
@@ -330,8 +331,10 @@ class Started:
             return [int(str(cluster.inventory.node(rank).ip).rpartition(".")[2]) for rank in range(cluster.num_nodes)]
 
 
-def by_hand(host: int, **options: Any) -> dict[str, Any]:
-    return {"num_cpus": 1, "node_ip_address": f"127.0.0.{host}", "object_store_memory": 80 << 20, **options}
+def by_hand(host: int, *, env_vars: Mapping[str, str] | None = None, **options: Any) -> dict[str, Any]:
+    variables = {**ONE_WORKER_AT_A_TIME, **(env_vars or {})}
+    where = {"node_ip_address": f"127.0.0.{host}", "env_vars": variables}
+    return {"num_cpus": 1, "object_store_memory": 80 << 20, **where, **options}
 
 
 @contextmanager

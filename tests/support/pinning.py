@@ -19,7 +19,7 @@ from ray import cluster_utils
 
 from support.cards import libraries
 from support.paths import ROOT
-from support.raylets import SOON
+from support.raylets import ONE_WORKER_AT_A_TIME, SOON
 
 HOLD = f"""
 import subprocess, sys
@@ -174,7 +174,7 @@ class Machines(cluster_utils.Cluster):
             node_ip_address=ADDRESSES[rank],
             labels={"rack": RACKS[ADDRESSES[rank]]} if rank else {},
             object_store_memory=80 << 20,
-            env_vars=variables,
+            env_vars=variables | ONE_WORKER_AT_A_TIME,
             **head,
         )
 

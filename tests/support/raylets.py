@@ -14,6 +14,9 @@ SOON = {
     "health_check_failure_threshold": 5,
 }
 
+ONE_WORKER_AT_A_TIME = {"RAY_worker_maximum_startup_concurrency": "1"}
+"""Environment of a node that does not start a second worker for the first task of a job, as Ray does if it may."""
+
 
 class Raylets(cluster_utils.Cluster):
     """Some nodes, from 127.0.0.2 on, of which all but the first can be killed. ``settings`` are those of Ray."""

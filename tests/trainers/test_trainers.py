@@ -28,6 +28,7 @@ from rankplan.runtime.ray.connection import head_of
 from rankplan.runtime.ray.head import Head
 from ray import cluster_utils
 from support.goldens import lines
+from support.raylets import ONE_WORKER_AT_A_TIME
 from support.recorded_trainers import config
 
 PACKAGES = os.environ.get("RANKPLAN_TRAINERS")
@@ -161,6 +162,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     """Yield the head of the cluster, on which another job runs."""
     cluster = cluster_utils.Cluster()
     options = {"num_cpus": 200, "num_gpus": EACH, "memory": 64 << 30, "object_store_memory": 80 << 20}
+    options |= {"env_vars": ONE_WORKER_AT_A_TIME}
     try:
         for number, address in enumerate(JOINED):
             first = {"include_dashboard": False, "no_monitor": True} if number == 0 else {}
