@@ -19,6 +19,9 @@ _LARGEST = 1 << 28
 _LONGEST = 60
 _MOST = 6
 
+_OTHER_SIZES = "the sizes of the command are not those of the plan: pass the same overrides to both"
+_LET_RAY = "or let Ray place what the plan lacks: --others pass"
+
 
 class NotPlanned(RuntimeError):
     """A request that the plan does not have, or that cannot be placed as planned. Printed as a diagnostic.
@@ -225,24 +228,30 @@ class Pins:
     def refusal(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> NotPlanned:
         """Return the error for a request that the plan does not have; ``classes`` is that of `find`."""
         message = f"{asked}; the plan has left: {self.left(taken)}"
-        help = "the sizes of the command are not those of the plan: pass the same overrides to both"
-        groups = [(index, one) for index, one in enumerate(self.requests) if one.strategy is not None]
-        alike = [(index, one) for index, one in groups if one.sizes == asked.sizes and asked.actor is None]
-        actors = self._actors.get(asked.sizes[0], ()) if asked.actor is not None else ()
-        owner = next((name for slot in actors if not taken(slot) and (name := classes(slot.number))), None)
-        if owner is not None:
-            help = f"the places that are left are for actors of class `{shown(owner)}`"
-        elif alike and self._groups.first(asked.sizes, asked.name, lambda number: False) is not None:
-            help = "the plan has no more groups like it: remove one before asking again, or plan for more"
-        elif alike:
-            free = (one for index, one in alike if not taken(Slot(index)))
-            name = shown(readable(next(free, alike[0][1]).name or ""))
-            help = f"the plan names a group of this size `{name}`: pass the same overrides to both"
+        return NotPlanned("plan-mismatch", message, self._cure(asked, taken, classes))
+
+    def _cure(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> str:
+        """Return what to do about a request that the plan does not have."""
         if self.lenient:
-            help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
-        elif not alike:
-            help += ", or let Ray place what the plan lacks: --others pass"
-        return NotPlanned("plan-mismatch", message, help)
+            return "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
+        if asked.actor is not None:
+            return f"{self._cure_of_actor(asked, taken, classes)}, {_LET_RAY}"
+        groups = [(index, one) for index, one in enumerate(self.requests) if one.strategy is not None]
+        alike = [(index, one) for index, one in groups if one.sizes == asked.sizes]
+        if not alike:
+            return f"{_OTHER_SIZES}, {_LET_RAY}"
+        if self._groups.first(asked.sizes, asked.name, lambda number: False) is not None:
+            return "the plan has no more groups like it: remove one before asking again, or plan for more"
+        free = (one for index, one in alike if not taken(Slot(index)))
+        name = shown(readable(next(free, alike[0][1]).name or ""))
+        return f"the plan names a group of this size `{name}`: pass the same overrides to both"
+
+    def _cure_of_actor(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> str:
+        for slot in self._actors.get(asked.sizes[0], ()):
+            owner = None if taken(slot) else classes(slot.number)
+            if owner:
+                return f"the places that are left are for actors of class `{shown(owner)}`"
+        return _OTHER_SIZES
 
     def contradiction(self, slot: Slot, asked: Asked) -> NotPlanned | None:
         """Return why Ray could not place a group as planned, though Ray itself would place it elsewhere or wait."""

@@ -95,9 +95,7 @@ def replan(
     check_plan(plan)
     if not plan:
         raise PlacementError([faults.no_components()])
-    other_jobs = rules.plans_beside(beside)
-    if any(job == plan for job in other_jobs):
-        raise PlacementError([faults.beside_itself()])
+    other_jobs = _other_jobs(plan, beside)
     options = {"keep": keep, "segment": segment, "prefer": prefer, "balance": balance, "cap": cap}
     new_rules = with_stated(plan.rules, {name: value for name, value in options.items() if value is not None})
     has_new_rules = new_rules is not plan.rules
@@ -111,10 +109,7 @@ def replan(
     lost = list(hardware_names(without))
     _check_lost(lost, plan, inventory, places)
     base = plan.placed(plan.inventory, plan.values(), new_rules) if has_new_rules else plan
-    returned = list(one_or_several("restore", restore, RESTORE_HELP))
-    if returned:
-        planned, inventory = restored(plan.inventory, inventory, returned)
-        base = base.placed(planned, [moved_to(component, planned) for component in base.values()])
+    base, inventory = _with_restored(base, inventory, restore)
     failure = _Failure(base, inventory.excluding(lost), places, whole_group=whole_group, fixed=fixed)
     resizes = bool(sizes.fewer or sizes.more)
     if resizes and not failure.broken and not has_new_rules:
@@ -126,6 +121,23 @@ def replan(
         result = resize(result, failure.inventory, sizes.fewer, sizes.more, renumber=renumber, reserved=reserved)
     used = {node for node in result.arrangement.nodes if node is not None}
     return replace(result, before=plan, plan=with_spares(result.plan, inventory, used))
+
+
+def _other_jobs(plan: Plan, beside: Plan | Iterable[Plan]) -> Sequence[Plan]:
+    """Return the plans of other jobs. Raises `PlacementError` if one is the plan itself."""
+    jobs = rules.plans_beside(beside)
+    if any(job == plan for job in jobs):
+        raise PlacementError([faults.beside_itself()])
+    return jobs
+
+
+def _with_restored(plan: Plan, inventory: Inventory, restore: str | Iterable[str]) -> tuple[Plan, Inventory]:
+    """Return a plan, and the nodes it is repaired on, that no longer exclude these names."""
+    names = list(one_or_several("restore", restore, RESTORE_HELP))
+    if not names:
+        return plan, inventory
+    planned, inventory = restored(plan.inventory, inventory, names)
+    return plan.placed(planned, [moved_to(component, planned) for component in plan.values()]), inventory
 
 
 def _check_lost(lost: Sequence[str], plan: Plan, inventory: Inventory, places: Sequence[int | None]) -> None:

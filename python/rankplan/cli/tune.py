@@ -164,27 +164,35 @@ def tune(
     """
     if log is None and (split is not None or staleness is not None):
         raise click.UsageError("--split and --staleness are of --log")
-    if model is not None and file is None:
-        raise click.UsageError("--model names the model of the components of FILE; add FILE")
     logged = None if log is None else _Log(Path(log), choice, split, staleness)
     wanted = _Wanted(form, to, lend, present, outputs, save)
+    _check_sources(file, costs_file, choice, logged, model)
     if logged is not None and costs_file is None:
         if file is not None or extrapolate or wanted.is_of_placements or form != "table":
             raise click.UsageError("--log without --costs only prints the run; add --costs to tune")
         with faults_end_it():
             _print_log(logged.read())
         return
-    if file is None and (costs_file is None or choice.given is None):
-        raise click.UsageError("without FILE, use --costs and one of --nodes and --ray")
     with faults_end_it():
         costs = _read_costs(costs_file, logged)
         options = {"extrapolate": extrapolate} | config_arguments(choice)
         if costs is None or costs.asynchronous is None:
             _tune_placements(costs, choice.given, file, wanted, options | {"model": model})
-        elif wanted.is_of_placements or model is not None:
+            return
+        if wanted.is_of_placements or model is not None:
             raise click.UsageError("costs with `async` take none of --model, --to, --lend, --from, --save and -o")
-        else:
-            _print_splits(tuned_async(costs, choice.given, file, **options), form)
+        _print_splits(tuned_async(costs, choice.given, file, **options), form)
+
+
+def _check_sources(
+    file: str | None, costs_file: str | None, choice: Choice, log: _Log | None, model: str | None
+) -> None:
+    """Raise ``click.UsageError`` if something is missing that another option needs."""
+    if model is not None and file is None:
+        raise click.UsageError("--model names the model of the components of FILE; add FILE")
+    prints_log = log is not None and costs_file is None
+    if not prints_log and file is None and (costs_file is None or choice.given is None):
+        raise click.UsageError("without FILE, use --costs and one of --nodes and --ray")
 
 
 def _tune_placements(

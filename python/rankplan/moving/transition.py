@@ -228,9 +228,7 @@ def transition(
     """
     check_plan(before, "before")
     check_plan(after, "after")
-    least = as_int(serving)
-    if least is None or least < 0:
-        raise PlacementError([faults.bad_serving(serving)])
+    least = _least_serving(serving)
     if names not in (FREE, AS_PLANNED):
         raise PlacementError([faults.bad_names(names)])
     _check_same_job(before, after)
@@ -259,6 +257,14 @@ def transition(
         unchanged |= {name: unchanged_slots(old[name], side) for name, side in renumbered.items()}
     changes = {name: changes_of(old.get(name), new.get(name), slots) for name, slots in unchanged.items()}
     return _Solving(before, after, changes, namings, stated, distances, least).transition()
+
+
+def _least_serving(serving: int) -> int:
+    """Return a number of instances. Raises `PlacementError` for what is none."""
+    least = as_int(serving)
+    if least is None or least < 0:
+        raise PlacementError([faults.bad_serving(serving)])
+    return least
 
 
 def _check_same_job(before: Plan, after: Plan) -> None:

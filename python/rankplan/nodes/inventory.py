@@ -423,12 +423,10 @@ def configured(
     excluded_before = () if inventory.facts is None else inventory.facts.exclude
     others_excluded = [name for name in excluded_before if name not in facts.exclude]
     new_facts = replace(facts, exclude=(*facts.exclude, *others_excluded))
-    if num_nodes == present and new_facts == inventory.facts:
-        return inventory, []
     # Every strategy of a config asks for the same facts: the last answer is often the next one.
-    last = inventory._last
-    if last is not None and last.facts == new_facts and last.num_nodes == num_nodes:
-        return last, []
+    for known in (inventory, inventory._last):
+        if known is not None and known.num_nodes == num_nodes and known.facts == new_facts:
+            return known, []
     if facts.exclude:
         # A plan may exclude nodes that it lost; names that were excluded before may be those of nodes that are cut off.
         may_be_missing = facts.exclude if planned else excluded_before

@@ -285,26 +285,29 @@ def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
     if a node has no other; such nodes are matched in the order of their ranks. A node without hostname and address is
     the one of the same rank, unless that is found by its name. No node is found twice.
     """
-    first_ranks: dict[str, dict[str, int]] = {}
-    shared: dict[str, set[str]] = {}
+    places: dict[str, tuple[dict[str, int], set[str]]] = {}
     for kind in _OWN:
-        first_ranks[kind], shared_there = inventory.names.first(kind)
-        shared[kind] = planned.names.first(kind)[1] | shared_there
-    hosts, shared_hosts = first_ranks["hostname"], shared["hostname"]
+        first, shared = inventory.names.first(kind)
+        places[kind] = first, shared | planned.names.first(kind)[1]
+    hosts, shared_hosts = places["hostname"]
     matches: list[int | None] = []
     for nodes, record in planned.stretches():
         if (host := record.hostname) in hosts and host not in shared_hosts:  # most nodes of a large cluster
             matches += [hosts[host]] * len(nodes)
-            continue
-        names = {kind: name for kind in _OWN if (name := getattr(record, kind))}
-        if not names:
+        elif record.hostname or record.ip:
+            matches += [_by_name(record, places)] * len(nodes)
+        else:
             matches += (rank if rank < inventory.num_nodes else None for rank in nodes)
-            continue
-        telling = {kind: name for kind, name in names.items() if name not in shared[kind]} or names
-        ranks = [first_ranks[kind][name] for kind, name in telling.items() if name in first_ranks[kind]]
-        matches += [ranks[0] if ranks else None] * len(nodes)
     matched = [match for match in matches if match is not None]
     return matches if len(set(matched)) == len(matched) else _each_once(matches, planned, inventory)
+
+
+def _by_name(record: NodeSpec, places: Mapping[str, tuple[Mapping[str, int], set[str]]]) -> int | None:
+    """Return the first node with the hostname of a record, else with its address; shared names count last."""
+    names = {kind: name for kind in _OWN if (name := getattr(record, kind))}
+    telling = {kind: name for kind, name in names.items() if name not in places[kind][1]} or names
+    ranks = (places[kind][0].get(name) for kind, name in telling.items())
+    return next((rank for rank in ranks if rank is not None), None)
 
 
 def _each_once(matches: Sequence[int | None], planned: Inventory, inventory: Inventory) -> list[int | None]:

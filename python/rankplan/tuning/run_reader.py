@@ -120,7 +120,13 @@ class RunReader:
             return
         if model.cards is not None:
             yield MeasuredRun(model.cards, model.step, generation=model.rollout, training=model.trainer)
-            return
+        else:
+            yield from self._separate_run(model, model.step, path, terms)
+
+    def _separate_run(
+        self, model: RunModel, step: float, path: KeyPath, terms: AsyncTerms | None
+    ) -> Iterator[MeasuredRun]:
+        """Yield a run whose trainer and rollout have accelerators of their own, if its staleness is known."""
         staleness = model.staleness
         if staleness is None and terms is not None and len(terms.levels) == 1:
             staleness = terms.levels[0]
@@ -128,7 +134,7 @@ class RunReader:
             self._reader.add(path, no_staleness(terms.rule.value))
             return
         split = int(model.trainer or 0), int(model.rollout or 0)
-        yield MeasuredRun(sum(split), model.step, split, staleness, None, model.train, model.wait, model.lend)
+        yield MeasuredRun(sum(split), step, split, staleness, None, model.train, model.wait, model.lend)
 
     def _colocated_faults(self, model: RunModel) -> Iterator[Diagnostic]:
         for key in ("staleness", "wait", "train"):

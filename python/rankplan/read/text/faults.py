@@ -46,34 +46,45 @@ def diagnostics(
     everything = error.errors(include_url=False)
     extra = {(*prefix, *found["loc"]) for found in everything if found["type"] == "extra_forbidden"}
     for found in everything:
-        context = found.get("ctx", {})
-        cause = context.get("error")
         path: KeyPath = (*prefix, *(part for part in found["loc"] if part != "[key]"))
-        if "text" in context:
-            at = path + context["path"]
-            yield at, named(Diagnostic(found["type"], context["text"], context["help"]), at)
-        elif isinstance(cause, Invalid):
-            yield from cause.below(path)
-        elif isinstance(cause, PlacementError):
-            for diagnostic in cause.diagnostics:
-                yield path, diagnostic
+        stated = list(_stated(found, path))
+        if stated:
+            yield from stated
         elif found["type"] == "extra_forbidden":
-            keys = _keys(path[:-1], models)
-            cut = found["input"] is None and RANKS.fullmatch(str(path[-1]))
-            misspelt = unknown("key", path[-1], keys)
-            yield path, replace(misspelt, help=CUT) if cut else misspelt
+            yield path, _unknown_key(found, path, models)
         elif found["type"] == "missing":
-            keys = _keys(path[:-1], models)
-            near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)
-            if (*path[:-1], near) in extra:
-                continue  # one typo, reported as the unknown key
-            yield path[:-1], missing(str(path[-1]), near)
+            *section, key = path
+            keys = _keys(section, models)
+            near = nearest(str(key), [str(other) for other in found["input"] if other not in keys], 0.8)
+            if (*section, near) not in extra:  # else it is one typo, reported as the unknown key
+                yield tuple(section), missing(str(key), near)
         elif found["type"] in ("model_type", "model_attributes_type"):
             keys = _keys(path, models)
             help = f"write keys and values: {', '.join(keys)}"
             yield path, must_be(value_name(path), found["input"], "a mapping", help)
         else:
             yield path, _invalid(found, path)
+
+
+def _stated(found: ErrorDetails, path: KeyPath) -> Iterator[tuple[KeyPath, Diagnostic]]:
+    """Yield the faults that one of our validators has raised."""
+    context = found.get("ctx", {})
+    cause = context.get("error")
+    if "text" in context:
+        at = path + context["path"]
+        yield at, named(Diagnostic(found["type"], context["text"], context["help"]), at)
+    elif isinstance(cause, Invalid):
+        yield from cause.below(path)
+    elif isinstance(cause, PlacementError):
+        for diagnostic in cause.diagnostics:
+            yield path, diagnostic
+
+
+def _unknown_key(found: ErrorDetails, path: KeyPath, models: Mapping[str, type[BaseModel]]) -> Diagnostic:
+    """Return the fault of an unknown key; one that looks like ranks is a placement that YAML has cut."""
+    misspelt = unknown("key", path[-1], _keys(path[:-1], models))
+    is_cut = found["input"] is None and RANKS.fullmatch(str(path[-1]))
+    return replace(misspelt, help=CUT) if is_cut else misspelt
 
 
 def _keys(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> list[str]:

@@ -208,15 +208,23 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
     if base is None and file_word is not None:
         tokens.remove(file_word)
         base = _loaded(str(file_word.value), file_word.value_place, started.command, load, warnings)
-    counting = started.program.beside
-    if base is not None and counting is not None and _first_file(started) is None:
-        warnings += [_ignored(token, started) for token in tokens if token.key not in counting]
-        tokens = [token for token in tokens if token.key in counting]
+    tokens = _counting(tokens, started, base, warnings)
     is_whole = base is not None and "defaults" not in base
     takes = started.program.takes
     is_of_hydra = SIGN not in takes and "flags" not in takes
     is_strict = is_whole and is_of_hydra and file_word is None
     return _Values(base, tokens, is_strict=is_strict, has_groups=SIGN not in takes)
+
+
+def _counting(
+    tokens: list[_Token], started: _Started, base: Section | None, warnings: list[Diagnostic]
+) -> list[_Token]:
+    """Return the values that count: some programs take only a few keys beside a config file. Warn of the others."""
+    counting = started.program.beside
+    if base is None or counting is None or _first_file(started) is not None:
+        return tokens
+    warnings += [_ignored(token, started) for token in tokens if token.key not in counting]
+    return [token for token in tokens if token.key in counting]
 
 
 def _config_word(tokens: Sequence[_Token]) -> _Token | None:

@@ -169,23 +169,35 @@ class Company:
         to_free = _union(ranks for number, ranks in members.going.items() if self._has("free", "before", number))
         loaded = _union(ranks for number, ranks in members.loading.items() if not self._has("load", "after", number))
         old = RankSet(members.kept.values()) | members.lost | to_free
-        dead = {rank.actor for rank in dead_ranks(list(crew.ranks))}
         for rank in self._everyone():
-            if rank.number in old and self._is(rank, self.before) and rank.number not in self.old:
-                self.old[rank.number] = rank.actor
-            elif rank.number in members.kept and self.runs_after(rank):
-                self.old[members.kept[rank.number]] = rank.actor
-            elif rank.number in loaded and self.runs_after(rank):
-                self.new[rank.number] = rank.actor
-            else:
-                raise ValueError(faults.not_before(crew.component, rank.number))
-            is_lost = rank.number in members.lost and self.old.get(rank.number) == rank.actor
-            if rank.actor in dead and not is_lost:
-                raise ValueError(faults.dead_before(crew.component, rank.number))
+            self._assign(rank, old, loaded)
+        self._check_living()
         missing = (old - members.lost) - RankSet(self.old)
         missing |= loaded - RankSet(self.new)
         if missing:
             raise ValueError(faults.not_running(crew.component, missing))
+
+    def _assign(self, rank: LiveRank, old: RankSet, loaded: RankSet) -> None:
+        """Take a running rank for one of the plan before or after. Raises ``ValueError`` if it is neither.
+
+        ``old`` are the ranks of the plan before that should run, ``loaded`` the new ones of the plan after.
+        """
+        kept = self.members.kept
+        if rank.number in old and self._is(rank, self.before) and rank.number not in self.old:
+            self.old[rank.number] = rank.actor
+        elif rank.number in kept and self.runs_after(rank):
+            self.old[kept[rank.number]] = rank.actor
+        elif rank.number in loaded and self.runs_after(rank):
+            self.new[rank.number] = rank.actor
+        else:
+            raise ValueError(faults.not_before(self.crew.component, rank.number))
+
+    def _check_living(self) -> None:
+        """Raise ``ValueError`` if a rank has ended that is not on lost hardware."""
+        lost = self.members.lost
+        for rank in dead_ranks(list(self.crew.ranks)):
+            if rank.number not in lost or self.old.get(rank.number) != rank.actor:
+                raise ValueError(faults.dead_before(self.crew.component, rank.number))
 
     def _is(self, rank: LiveRank, home: Home) -> bool:
         """Whether a rank has the place and the groups of its row in a plan."""

@@ -286,16 +286,17 @@ async def collect_async(
         future.add_done_callback(tell)
     while True:
         arrived.clear()
-        done = {index: future for index, future in enumerate(futures) if future.done()}
+        done = [index for index, future in enumerate(futures) if future.done()]
         check()
-        errors = {index: future.exception() for index, future in done.items()}
-        if faults := {index: Fault.of(error) for index, error in errors.items() if isinstance(error, Exception)}:
+        errors = {index: futures[index].exception() for index in done}
+        faults = {index: Fault.of(error) for index, error in errors.items() if isinstance(error, Exception)}
+        if faults:
             raise Failed(faults)
         if len(done) == len(futures):
             return [future.result() for future in futures]
         left = max(0.0, deadline - time.monotonic())
         # a future is set a moment after its answer has arrived
         if left == 0 and len(done_in(answers)) < len(futures):
-            raise Unanswered([index for index in range(len(futures)) if index not in done])
+            raise Unanswered(sorted(set(range(len(futures))) - set(done)))
         with suppress(TimeoutError):
             await asyncio.wait_for(arrived.wait(), min(timeouts.TICK, left or timeouts.TICK))

@@ -152,8 +152,7 @@ class _Run(Flow):
 
     def simple(self, simple: Simple) -> bool | None:
         if not simple.words:
-            for assignment in simple.assignments:
-                self._set(assignment, self._value(assignment))
+            self._assign(simple.assignments)
             return True
         fields = tuple(field for word in simple.words for field in self.scope.fields(word))
         name = fields[0].text if fields and not fields[0].doubt else None
@@ -163,8 +162,7 @@ class _Run(Flow):
         lasting = [assignment for assignment in simple.assignments if assignment.start >= begin]
         before = {assignment.name: self.scope.variables.get(assignment.name) for assignment in for_command}
         lasting_values = [self._value(assignment) for assignment in lasting]
-        for assignment in for_command:
-            self._set(assignment, self._value(assignment))
+        self._assign(for_command)
         if name in _DECLARING:
             self._declare(name, fields, [assignment.name for assignment in lasting])
         for assignment, value in zip(lasting, lasting_values, strict=True):
@@ -173,6 +171,10 @@ class _Run(Flow):
         for variable, old_value in before.items():
             self.restore(variable, old_value)
         return status
+
+    def _assign(self, assignments: Iterable[Assignment]) -> None:
+        for assignment in assignments:
+            self._set(assignment, self._value(assignment))
 
     def _declare(self, name: str, fields: tuple[Field, ...], assigned: list[str]) -> None:
         """Follow ``local``, ``export`` and ``readonly``, whose ``name=value`` words may come from expansions."""
