@@ -36,6 +36,11 @@ settings.register_profile("deep", deadline=None, max_examples=4000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests with Ray clusters first: the last ones, which run alone, should be short."""
+    items.sort(key=lambda item: "runtime" not in item.path.parts)
+
+
 @pytest.fixture(autouse=True)
 def environment_stays() -> Iterator[None]:
     """Check that a test leaves the environment of this process as it was: the next test starts raylets from it."""

@@ -182,6 +182,7 @@ def test_its_command_runs(environment: Environment, job: Path) -> None:
     assert "tinyrl-nodes" in rankplan(environment, "--help", folder=job).stdout
 
 
+@pytest.mark.long
 def test_a_saved_plan_outlives_its_guest(tmp_path: Path, job: Path) -> None:
     environment = Environment(tmp_path / "venv")
     environment.install(build_wheel(GUEST, tmp_path))

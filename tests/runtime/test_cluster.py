@@ -143,6 +143,7 @@ def test_another_server_is_not_a_ray_head(cluster: Cluster) -> None:
     assert f"no Ray cluster answers at {address} (the server there is not a Ray head" in done.stderr
 
 
+@pytest.mark.long
 def test_without_a_running_cluster_a_local_one_is_started(cluster: Cluster) -> None:
     code = (
         "from rankplan import Cluster, NodePlacementStrategy, Worker\n"
@@ -202,6 +203,7 @@ def test_the_example_on_a_cluster_that_is_too_small(cluster: Cluster, example: P
     assert "set num_nodes to 5" in done.stderr
 
 
+@pytest.mark.long
 def test_the_command_line_uses_a_running_cluster(cluster: Cluster) -> None:
     config = EXAMPLES / "conf.yaml"
     check = run_program(cluster, "-m", "rankplan", "check", config, "--ray", cluster.address)
@@ -224,6 +226,7 @@ def test_the_quick_start_config_fits_its_cluster() -> None:
     assert plan.idle() == {}
 
 
+@pytest.mark.long
 def test_a_terminal_shows_what_a_slow_launch_waits_for(cluster: Cluster) -> None:
     code = """
     import time

@@ -313,6 +313,7 @@ def test_a_process_that_ray_kills_for_memory(cluster: Cluster) -> None:
     assert reason.startswith("its node ran low on memory (") and "used" in reason
 
 
+@pytest.mark.long
 def test_a_raylet_and_a_head_that_are_gone(cluster: Cluster) -> None:
     """The last test of the module: it ends the cluster."""
     assert lost_connection(SOON) is None

@@ -199,6 +199,7 @@ def test_each_rank_starts_in_the_bundle_of_its_first_accelerator(cluster: Cluste
         assert indices_of("env") == [4, 2]
 
 
+@pytest.mark.long
 def test_processes_reserve_what_their_component_states(cluster: Cluster) -> None:
     def left(name: str) -> list[float]:
         available = available_resources()
@@ -430,6 +431,7 @@ def test_a_group_of_its_own_reservation_returns_it(cluster: Cluster) -> None:
             assert groups() == []
 
 
+@pytest.mark.long
 def test_a_launch_that_fails_returns_what_it_reserved(cluster: Cluster) -> None:
     with pytest.raises(LaunchError, match="no weights for rank 2"):
         FailsToStart.create_group("raise", 2).launch(cluster, SIX, reserve=True)
@@ -441,6 +443,7 @@ def test_a_launch_that_fails_returns_what_it_reserved(cluster: Cluster) -> None:
         assert len(groups()) == 2
 
 
+@pytest.mark.long
 def test_a_job_returns_what_it_reserved_with_its_last_group(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-3", rollout="2-5")
     job = launch(made, cluster, Reader, reserve=True)
@@ -453,6 +456,7 @@ def test_a_job_returns_what_it_reserved_with_its_last_group(cluster: Cluster) ->
     assert groups() == []
 
 
+@pytest.mark.long
 def test_a_job_with_shares_is_reserved(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-3", rollout="2-5")
     shared = Plan(made.inventory, [component.with_settings(share=0.5) for component in made.values()])

@@ -52,6 +52,7 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert not ray.is_initialized()
 
 
+@pytest.mark.long
 def test_a_cluster_is_closed_twice() -> None:
     told: list[str] = []
     cluster = Cluster.simulate("1x2", on_progress=told.append)
@@ -68,6 +69,7 @@ def test_a_cluster_is_closed_twice() -> None:
         Reader.create_group().launch(cluster)
 
 
+@pytest.mark.long
 def test_the_drivers_own_mask_and_rank_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     monkeypatch.setenv("RLINF_NODE_RANK", "7")
@@ -121,6 +123,7 @@ def test_a_probe_that_fails_ends_the_raylets(monkeypatch: pytest.MonkeyPatch) ->
         Cluster.simulate("1x2")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
