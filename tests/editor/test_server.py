@@ -236,6 +236,8 @@ COMPLETED = [
     (GOOD + "    env:\n      visibility: |", {"own", "node", "own-first"}),
     (GOOD + "    env:\n      egl: |", {"true", "false"}),
     (GOOD + "  topology:\n    keep:\n      |", {"actor", "rollout"}),
+    (GOOD + "  topology:\n    keep:\n      actor: {|", {"tp", "ep", "world"}),
+    (GOOD + "  topology:\n    prefer:\n      actor:\n        |", {"tp", "ep", "world"}),
     ("cluster:\n  node_groups:\n    - |", {"label", "node_ranks", "hardware"}),
     ("cluster:\n  node_groups:\n    - label: a\n      |", {"label", "node_ranks", "hardware"}),
     ("cluster:\n  node_groups:\n  - label: a\n    env_configs:\n    - |", {"env_vars", "node_ranks"}),
@@ -248,6 +250,7 @@ COMPLETED = [
     ("# rankplan explain |\n", {"not-multiple", "unknown-key"}),
     ("job: run.sh\n|", {"topology", "nodes", "exclude", "memory", "emit"}),
     ("job: run.sh\ntopology:\n  |", {"keep", "segment", "levels"}),
+    ("job: run.sh\ntopology:\n  keep:\n    actor:\n      |", {"tp", "world"}),
     ("job: run.sh\nmemory: {|", {"accelerator", "reserve"}),
     ("job: run.sh\nemit:\n  |", {"to", "image", "queue", "slurm-release"}),
     ("job: run.sh\nemit: {to: |", {"kuberay", "slurm"}),
@@ -276,6 +279,8 @@ def test_a_job_file_is_checked_and_completed_with_its_trainer(editor: Editor, tm
     assert "**actor**" in editor.hover(path, 3, 6) and "must stay within" in editor.hover(path, 1, 3)
     editor.close(path)
     text = "job: verl.yaml\nnode_groups:\n  - {label: h100, node_ranks: 0, components: [|]}\n"
+    assert {"actor", "rollout", "reward"} <= set(completed(editor, path, text))
+    text = "job: verl.yaml\nnode_groups:\n  - label: h100\n    components:\n      - |\n"
     assert {"actor", "rollout", "reward"} <= set(completed(editor, path, text))
     assert {"label", "components"} <= set(completed(editor, path, "job: verl.yaml\nnode_groups:\n  - |"))
 

@@ -140,6 +140,9 @@ def proposals(
     components = [
         Proposal(name, f"{name}: ", "", "component") for name in _component_keys(cursor.path, buffer, dialect)
     ]
+    is_item = cursor.path[-1:] == (0,)
+    if is_item and not keys:  # of a list of words
+        return _values(cursor.path[:-1], buffer, dialect)
     return keys + components
 
 

@@ -127,11 +127,13 @@ def _section() -> dict[str, Any]:
 def _model_keys(path: KeyPath) -> dict[str, str]:
     if not path:
         return {"cluster": "the nodes of the job, and the placement of each component"}
-    return {
-        key: value.get("description", "") if isinstance(value, Mapping) else ""
-        for schema in _schemas(path)
-        for key, value in schema.get("properties", {}).items()
-    }
+    keys: dict[str, str] = {}
+    for schema in _schemas(path):
+        for key, value in schema.get("properties", {}).items():
+            keys[key] = value.get("description", "") if isinstance(value, Mapping) else ""
+        for key in schema.get("propertyNames", {}).get("enum", ()):
+            keys.setdefault(str(key), "")
+    return keys
 
 
 def _schemas(path: KeyPath) -> list[Mapping[str, Any]]:
