@@ -290,7 +290,7 @@ impl Engine {
 
     /// The weights of a rank, between their bounds: of a quantized checkpoint, some layers keep 16 bits.
     ///
-    /// Of a checkpoint of 4 bits with experts, all but these keep 16 bits.
+    /// Of a checkpoint of 8 bits, attention and both ends likely keep 16 bits; of one of 4 bits with experts, all but these do.
     fn likely_weights(&self, model: &Model) -> f64 {
         let (model, times) = &model.with_layers_of_attention();
         times * self.likely_weights_of(model)
@@ -302,6 +302,10 @@ impl Engine {
         let (low, high) = self.weight;
         if (0.5..1.0).contains(&low) && shape.experts.is_some() {
             return self.fullest_weights(model, shape, low, FOUR_BITS).min(weights.upper);
+        }
+        if (1.0..2.0).contains(&low) {
+            let fullest = self.fullest_weights(model, shape, low, FOUR_BITS);
+            return PADDED * fullest.min(QUANTIZED * weights.lower);
         }
         let most = weights.upper / REPACKED;
         PADDED
