@@ -69,8 +69,8 @@ def test_no_proved_answer_is_wrong_for_a_report(tmp_path: Path) -> None:
     cases = [case_of_report(report, tmp_path) for report in some(report for report in REPORTS if verdict_of(report))]
     answered, right, wrong = _counted(cases)
     assert not wrong, Counter(cases)
-    assert answered >= 0.85
-    assert right >= 0.85
+    assert answered >= 0.8
+    assert right >= 0.9
 
 
 def test_weights_that_engines_log_are_inside_their_bounds_and_near_the_likely_value() -> None:
@@ -198,6 +198,17 @@ def test_an_engine_takes_its_share_and_starts_with_room_for_a_request() -> None:
     assert starts == {4096: True, 31_000: None, 60_000: False}
 
 
+@pytest.mark.parametrize(("more", "starts"), [(1.6, True), (1.4, None), (-0.2, None), (-0.3, False)])
+def test_an_engine_whose_room_is_close_may_start(more: float, starts: bool | None) -> None:
+    model = Model.of("meta-llama/Meta-Llama-3.1-8B")
+    (parts, _, _), _ = engine_likely(model, Engine(kind="vllm", share=0.9, length=8192), 80 * GIB)
+    sizes = {part: size for part, _, size in parts}
+    request = 8192 * 2 * 32 * 1024 * 2  # keys and values of 32 layers with 8 heads of 128
+    needed = sizes["weights"] + sizes["activations"] + request
+    share = (needed + more * GIB) / (80 * GIB)
+    assert engine_likely(model, Engine(kind="vllm", share=share, length=8192), 80 * GIB)[1] is starts
+
+
 def _step(size: int, **settings: Any) -> float:
     """Return the likely bytes of a step of an engine on a card of so many GiB."""
     engine = Engine(kind="vllm", share=0.9, length=4096, **settings)
@@ -231,7 +242,26 @@ def test_the_card_and_how_vllm_is_built_decide_its_step(
 
 
 def test_an_engine_of_an_unknown_version_may_read_a_request_whole() -> None:
-    assert _step(48) == _step(48, batch=4096, sequences=256) > _step(48, usage="server")
+    assert _step(48, sequences=8) == _step(48, batch=4096, sequences=8) > _step(48, usage="server", sequences=8)
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "tp", "card", "share", "tokens", "requests", "left"),
+    [
+        ("openai/gpt-oss-120b", 0.5, 1, 79.25, 0.9, 8192, 1024, -2.14),  # vllm-project/vllm#23278
+        ("openai/gpt-oss-120b", 0.5, 1, 79.25, 0.95, 1024, 1024, 1.71),  # vllm-project/vllm#27508
+        ("Qwen/Qwen3-235B-A22B", 1.0, 4, 79.2, 0.9, 8192, 1024, 8.11),  # vllm-project/vllm#21348
+        ("Qwen/Qwen2.5-14B", 2.0, 2, 23.65, 0.98, 2048, 256, 7.46),  # vllm-project/vllm#13061, its rank with less
+        ("meta-llama/Meta-Llama-3.1-8B", 2.0, 1, 39.56, 0.9, 512, 256, 19.4),  # `kv-09`
+    ],
+)
+def test_what_vllm_leaves_for_its_cache_is_near_its_logs(
+    name: str, weight: float, tp: int, card: float, share: float, tokens: int, requests: int, left: float
+) -> None:
+    """A step sorts the logits of all requests: with 1,024 of them, that is what it needs most for."""
+    engine = Engine(kind="vllm", tp=tp, share=share, weight=(weight, weight), batch=tokens, sequences=requests)
+    parts = {part: size / GIB for part, _, size in engine_likely(Model.of(name), engine, card * GIB)[0][0]}
+    assert share * card - parts["weights"] - parts["activations"] == pytest.approx(left, abs=0.75)
 
 
 def test_an_a100_has_the_step_of_a_small_card_in_a_config_too() -> None:

@@ -4,7 +4,10 @@
 //! weights and cache. TensorRT-LLM: of what the weights leave, for the cache.
 
 use super::model::{Model, Shape, Stages};
-use super::numbers::{FourBits, GRAPHS, MOST_FOUR_BITS, MOST_IN_STEP, REPACKED, SGLANG_SHARE, SHARE, USABLE};
+use super::numbers::{
+    FourBits, GRAPHS, MOST_FOUR_BITS, MOST_IN_STEP, MOST_OF_GENERATED, MOST_OF_SAMPLED, REPACKED, SGLANG_SHARE, SHARE,
+    USABLE,
+};
 use super::{Belongs, Bounds, Part, around};
 
 /// Whose engine it is, which decides what its share means.
@@ -37,6 +40,14 @@ pub enum Usage {
     Server,
     /// As an `AsyncLLM` or `LLMEngine`.
     Engine,
+}
+
+/// What a step of an engine has besides weights and cache.
+pub(super) struct Step {
+    /// Bytes of activations, at most.
+    pub activations: f64,
+    /// The number of logits.
+    pub logits: f64,
 }
 
 /// The settings of an engine. `None`: not stated.
@@ -226,17 +237,21 @@ impl Engine {
     }
 
     /// Bytes of a step's activations and logits, at most: no bound unless its tokens and requests have one.
-    pub(super) fn activations(&self, model: &Model) -> f64 {
-        let (Some(shape), Some(tokens), Some(sequences)) = (model.known(), self.batch, self.sequences) else {
-            return f64::INFINITY;
-        };
+    fn activations(&self, model: &Model) -> f64 {
+        let logit = if self.kind == Kind::Vllm { MOST_OF_SAMPLED } else { MOST_OF_GENERATED };
+        self.step(model).map_or(f64::INFINITY, |step| step.activations + logit * step.logits)
+    }
+
+    /// What a step has, if its tokens and requests are bounded.
+    pub(super) fn step(&self, model: &Model) -> Option<Step> {
+        let (shape, tokens, sequences) = (model.known()?, self.batch?, self.sequences?);
         let (qkv, out) = shape.attention(self.tp);
         let dense = 3.0 * shape.ffn / self.tp;
         let routed = shape.experts.map_or(0.0, |experts| {
             experts.top_k * (2.0 * shape.hidden + 3.0 * experts.ffn) + 3.0 * experts.shared_ffn / self.tp
         });
         let elements = 8.0 * shape.hidden + 2.0 * (qkv + out) + dense.max(routed);
-        2.0 * tokens * elements + sequences * shape.vocab * 10.0
+        Some(Step { activations: 2.0 * tokens * elements, logits: sequences * shape.vocab })
     }
 
     /// Tokens that the cache of an engine holds on cards of so many bytes.

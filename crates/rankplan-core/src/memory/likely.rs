@@ -12,8 +12,8 @@ use super::model::{Model, Shape};
 use super::numbers::{
     ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, ENGINE_STEPS, FILLED, FOUR_BITS,
     FSDP, FUSED_CHUNK, Fit, GROUP_ASLEEP, LARGE_CARD, LIBRARIES, LIVE, LLM_STEPS, LOGIT_IN_PLACE, LONGEST_STEP, LOST,
-    MEGATRON, NARROW_LOGIT, PADDED, QUANTIZED, REPACKED, SCORES, SELECTIVE, SEQUENCES, SERVER_STEPS, SPARE, STEP,
-    USUAL_LENGTH, USUAL_STEP,
+    MEGATRON, MOST_OF_GENERATED, NARROW_LOGIT, PADDED, QUANTIZED, REPACKED, SAMPLED, SCORES, SELECTIVE, SEQUENCES,
+    SERVER_STEPS, SHORT, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
 };
 use super::phases::Sleep;
 use super::training::{Framework, Optimizer, Recompute, Training};
@@ -344,8 +344,14 @@ impl Engine {
     fn likely_step(&self, model: &Model, card: f64) -> f64 {
         let (batch, sequences) = self.usual_step(card);
         let step = Engine { batch: Some(batch), sequences: Some(sequences), ..*self };
-        let most = step.activations(&model.with_layers_of_attention().0);
-        LIBRARIES + if most.is_finite() { STEP * most } else { 0.0 }
+        let Some(needed) = step.step(&model.with_layers_of_attention().0) else { return LIBRARIES };
+        let activations = STEP * needed.activations;
+        LIBRARIES
+            + match self.kind {
+                // The layers have returned when requests are sampled.
+                Kind::Vllm => activations.max(SAMPLED * needed.logits),
+                _ => activations + STEP * MOST_OF_GENERATED * needed.logits,
+            }
     }
 
     /// What a rank is measured to need on a card of so many bytes, and whether the engine likely starts (`None`: it is close).
@@ -360,7 +366,7 @@ impl Engine {
         let token = model.shape.as_ref().map_or(0.0, |shape| self.cache_of_token(shape));
         let left = cache - token * self.served().unwrap_or(USUAL_LENGTH);
         let starts =
-            if left >= SPARE || self.cache_size.is_some() { Some(true) } else { (left < 0.0).then_some(false) };
+            if left >= SPARE || self.cache_size.is_some() { Some(true) } else { (left < -SHORT).then_some(false) };
         let parts =
             vec![state("weights", weights), state("cache", cache.max(0.0)), part("activations", Belongs::Pass, step)];
         (Likely { parts, complete: model.with_layers_of_attention().0.known().is_some() }, starts)

@@ -51,6 +51,11 @@ pub const MOST_OF_MODEL: f64 = 0.9;
 
 /// The most tokens and requests of a step where they are not stated. vLLM: `EngineArgs.get_batch_defaults`.
 pub const MOST_IN_STEP: (f64, f64) = (16_384.0, 1024.0);
+/// Bytes of a logit of a step, at most. Chosen: one of 16 bits and two of 32.
+pub const MOST_OF_GENERATED: f64 = 10.0;
+/// The same of vLLM, which measures a step that sorts the logits of all requests in 32 bits (`apply_top_k_top_p`). Chosen: a fifth
+/// more than `SAMPLED`, which was fitted.
+pub const MOST_OF_SAMPLED: f64 = 48.0;
 /// Graphs that an engine captures, at most. Chosen: more is not claimed.
 pub const GRAPHS: f64 = 4.0 * GIB;
 /// Weights that an engine keeps in another layout, or twice, as a part of them, at most. Fitted to logs of engines (`kv-log`).
@@ -134,8 +139,12 @@ pub const GROUP_ASLEEP: f64 = 4.1 * GIB;
 
 // The likely value of an engine.
 
-/// What an engine needs for a step, as a part of its upper bound. Fitted to start-up lines of vLLM (`kv-log`).
+/// What the activations of a step need, as a part of their upper bound. Fitted to start-up lines of vLLM (`kv-log`).
 pub const STEP: f64 = 0.55;
+/// Bytes of a logit of a step of vLLM: copies of 16 and 32 bits, the sorted ones with their indices, and what sorting needs. Fitted to
+/// five logs, which have 39 to 49 with all else of a step: of Llama-3.1-8B and Qwen2.5-14B with 256 requests (`kv-09`,
+/// vllm-project/vllm#13061), and of Qwen3-235B-A22B and gpt-oss-120b with 1,024 (#21348, #23278, #27508).
+pub const SAMPLED: f64 = 40.0;
 /// What an engine needs besides for libraries. Fitted to the same lines.
 pub const LIBRARIES: f64 = 0.25 * GIB;
 /// Tokens and requests of a step of vLLM where they are not stated, on a large card and on others.
@@ -161,6 +170,8 @@ pub const LONGEST_STEP: f64 = 8192.0;
 /// Room beside a request that an engine surely starts with: with less, its version decides. Runs of verl left 0.1 to 0.6 GiB, and
 /// vLLM refused with 1.4 (vllm-project/vllm#10517).
 pub const SPARE: f64 = 1.5 * GIB;
+/// What an engine lacks that surely does not start. Chosen: runs of verl started with what likely lacks 0.1 GiB.
+pub const SHORT: f64 = 0.25 * GIB;
 /// Weights with their padding. Fitted to logs of engines (`kv-log`).
 pub const PADDED: f64 = 1.01;
 /// Weights of a quantized checkpoint, as a part of their lower bound, at most: some layers keep 16 bits. Chosen.
