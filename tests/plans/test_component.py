@@ -181,6 +181,27 @@ def test_only_used_nodes_must_fit() -> None:
     assert [row.devices for row in fitted["x"]] == [[(1, 1)], [(1, 2)]], "the places stay"
 
 
+@pytest.mark.parametrize(
+    ("rule", "moved"),
+    [
+        (Chunks([4, 5, 6, 7], 2), Chunks([1, 2, 3, 4], 2)),
+        (RankMap.parse("4-5:0,6:1-2"), RankMap.from_lists([[1, 2], [3], [3]])),
+    ],
+)
+def test_the_rule_of_a_fitted_plan_counts_the_accelerators_of_the_cluster(
+    rule: Chunks | RankMap, moved: Chunks | RankMap
+) -> None:
+    plan = Plan(TWO_BY_FOUR, [Component.place("x", TWO_BY_FOUR, ("cluster",), rule)])
+    cluster = nodes({"accelerators": 1}, {"accelerators": 4}, {"accelerators": 2})
+    assert plan.fitted(cluster)["x"].rule == moved
+    assert plan.fitted(Inventory.uniform(3, 4))["x"].rule == rule
+
+
+def test_a_plan_without_components_fits_every_cluster() -> None:
+    cluster = Inventory.uniform(1, 1)
+    assert Plan(TWO_BY_FOUR, []).fitted(cluster) == Plan(cluster, [])
+
+
 STATED = nodes(
     {"accelerator_ids": ["0", "1", "2", "3"], "hostname": "a", "ip": "10.0.0.1"},
     {"accelerator_ids": ["4", "5", "6", "7"], "hostname": "b", "ip": "10.0.0.2"},
@@ -226,7 +247,8 @@ def test_a_plan_for_other_hardware_is_refused_node_by_node(changes: list[dict[st
         plan.fitted(cluster)
     assert [fault.message for fault in refused.value.diagnostics] == found
     assert {fault.code for fault in refused.value.diagnostics} == {"plan-mismatch"}
-    assert all("plan on this cluster" in str(fault.help) for fault in refused.value.diagnostics)
+    assert all(str(fault.help).startswith("plan on this cluster") for fault in refused.value.diagnostics)
+    assert not any("not shown" in str(fault.help) for fault in refused.value.diagnostics)
 
 
 def test_a_cluster_with_fewer_nodes_does_not_fit() -> None:

@@ -75,10 +75,10 @@ def _counts(inventory: Inventory, size: int) -> list[tuple[int, int]]:
 
 def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:
     """Reject components that use resources which the cluster excludes."""
-    for component in components if cluster.excluded else ():
-        pool = cluster.pool(component.node_groups, by_node=component.by_node)
-        if pool.excluded & component.rule.resources:
-            pool.apply(component.rule)
+    if not cluster.excluded:
+        return
+    for component in components:
+        cluster.pool(component.node_groups, by_node=component.by_node).apply(component.rule)
 
 
 def _pairs(inventory: Inventory, cluster: Inventory) -> Iterator[tuple[range, NodeSpec, NodeSpec | None]]:
