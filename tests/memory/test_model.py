@@ -26,6 +26,11 @@ PUBLISHED = {
     "meta-llama/Llama-2-70b-hf": 68_976_648_192,
     "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
     "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+    "Qwen/QwQ-32B": 32_763_876_352,
+    "Qwen/Qwen2-72B-Instruct": 72_706_203_648,
+    "meta-llama/Llama-2-13b-hf": 13_015_864_320,
+    "microsoft/phi-4": 14_659_507_200,
+    "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
 }
 DEEPSEEK = {
     "model_type": "deepseek_v3",
@@ -61,7 +66,7 @@ def test_parameters_are_counted_exactly(name: str) -> None:
 
 
 def test_every_name_of_the_table_survives_a_round_trip() -> None:
-    assert len(Model.names()) == 63
+    assert len(Model.names()) == 66
     for name in Model.names():
         model = Model.of(name)
         assert Model.of(json.loads(json.dumps(model.plain(), allow_nan=False))) == model
