@@ -162,6 +162,19 @@ def test_nothing_is_guessed() -> None:
     assert "env.memory" in shared.decides
 
 
+def test_an_engine_likely_starts_with_fewer_requests() -> None:
+    """vLLM sorts the logits of all requests before it starts: gpt-oss-120b on an H100 (vllm-project/vllm#27508)."""
+    memory = {"engine": "vllm", "model": "openai/gpt-oss-120b", "share": 0.95, "length": 131_072, "tokens": 1024}
+    component = {"placement": "0", "memory": memory | {"sequences": 1024}}
+    assert _plan({"rollout": component}).memory()["rollout",]["generate"].answer == "likely exceeds"
+    cluster = {"num_nodes": 1, "accelerator_memory": "80 GiB", "component_placement": {"rollout": component}}
+    report = rankplan.check({"cluster": cluster}, "1x1", memory=True)
+    (warning,) = [one for one in report.warnings if one.code == "memory-likely"]
+    assert warning.help == "set share to 0.98 or more, or set sequences to 256 or less"
+    component["memory"] = memory | {"sequences": 256}
+    assert _plan({"rollout": component}).memory()["rollout",]["generate"].answer == "likely fits"
+
+
 def test_an_engine_that_cannot_start_is_refused() -> None:
     memory = ENGINE | {"share": 0.2, "length": 40960}
     plan = _plan({"rollout": {"placement": "0-7:0-1", "memory": memory}})

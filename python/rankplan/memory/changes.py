@@ -31,6 +31,7 @@ from rankplan.plans.shape import Shape
 
 _FITS = ("fits", "likely fits")
 _EXCEEDS = ("refused", "likely exceeds")
+_FEWER_REQUESTS = (512, 256, 128, 64, 32)
 _MOST_KEYS = 3
 _MOST_TRIED = 600
 """Combinations of changes that are evaluated, the smallest first."""
@@ -81,6 +82,23 @@ def changes(needs: Needs, need: Need) -> list[Remedy]:
         fitting = _recomputed(needs, need, working)
     remedies = [fitting, working, _more_accelerators(needs, need, options)]
     return list({remedy.options: remedy for remedy in remedies if remedy is not None}.values())
+
+
+def fewer_requests(needs: Needs, need: Need) -> int | None:
+    """Return how many requests an engine may serve at once so that it likely starts; ``None`` if they do not decide.
+
+    Before vLLM starts, it samples for all of them.
+    """
+    name = need.components[0]
+    entry = needs.evaluations[name].entry
+    if need.answer != "likely exceeds" or entry.engine != "vllm":
+        return None
+    for requests in _FEWER_REQUESTS:
+        if entry.sequences is None or requests < entry.sequences:
+            changed = need_with(needs, need, [Option(name, "sequences", requests)])
+            if changed is not None and changed.answer in _FITS:
+                return requests
+    return None
 
 
 def _smallest(needs: Needs, need: Need, options: Sequence[Option]) -> tuple[Remedy | None, Remedy | None]:

@@ -102,8 +102,8 @@ def _changes_help(needs: Needs, need: Need) -> str:
 
 
 def _engine_help(needs: Needs, need: Need) -> str:
-    """Return the smallest share, or else the longest request, that an engine can start with."""
-    from rankplan.memory.changes import changes
+    """Return the smallest share, the most requests and the longest one that an engine can start with."""
+    from rankplan.memory.changes import changes, fewer_requests
 
     name = need.components[0]
     entry = needs.evaluations[name].entry
@@ -113,6 +113,8 @@ def _engine_help(needs: Needs, need: Need) -> str:
         weights = need.estimate.parts["weights"] + need.estimate.parts["activations"]
     share = math.ceil((weights + cache) / card * 100) / 100
     helps = _limits(needs, name, "share", share, "more") if share <= 1 else []
+    if (requests := fewer_requests(needs, need)) is not None:
+        helps += _limits(needs, name, "sequences", requests, "less")
     if entry.share and entry.length and cache:
         longest = math.floor((entry.share * card - weights) / (cache / entry.length))
         helps += _limits(needs, name, "length", longest, "less") if longest > 0 else []
