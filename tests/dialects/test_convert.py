@@ -371,6 +371,7 @@ def whole_nodes(draw: st.DrawFn) -> Plan:
     return ComponentPlacement({"cluster": section}, Inventory.uniform(section["num_nodes"], 4)).plan()
 
 
+@pytest.mark.long
 @at_least(**dict.fromkeys(writers(), 0.01))
 @given(jobs() | whole_nodes())
 def test_a_config_that_was_written_is_written_again(plan: Plan) -> None:

@@ -357,6 +357,7 @@ def test_a_changed_section_or_inventory_is_planned_or_refused(data: st.DataObjec
     holds(lambda: ComponentPlacement({"cluster": section}, Inventory.from_dict(nodes)).plan())
 
 
+@pytest.mark.long
 @at_least(planned=0.02)
 @settings(max_examples=max(300, settings().max_examples))  # of 100, one or three may be planned
 @given(data=st.data())

@@ -372,6 +372,7 @@ def test_component_placement_needs_the_key_as_the_command_does() -> None:
     assert refused.value.code == "unknown-key"  # the fault that explains it, alone
 
 
+@pytest.mark.long
 def test_component_placement_and_the_command_give_the_same_plan(tmp_path: Path) -> None:
     compared = 0
     for config, inventory in configs():
