@@ -69,7 +69,7 @@ def test_no_proved_answer_is_wrong_for_a_report(tmp_path: Path) -> None:
     cases = [case_of_report(report, tmp_path) for report in some(report for report in REPORTS if verdict_of(report))]
     answered, right, wrong = _counted(cases)
     assert not wrong, Counter(cases)
-    assert answered >= 0.8
+    assert answered >= 0.85
     assert right >= 0.9
 
 
@@ -188,14 +188,14 @@ def test_a_critic_has_no_logits_of_a_vocabulary() -> None:
 def test_an_engine_takes_its_share_and_starts_with_room_for_a_request() -> None:
     model = Model.of("meta-llama/Meta-Llama-3.1-8B")
     starts = {}
-    for length in (4096, 31_000, 60_000):
+    for length in (4096, 25_000, 60_000):
         (parts, complete, asleep), likely = engine_likely(
             model, Engine(kind="vllm", share=0.9, length=length), 24 * GIB
         )
         assert complete and asleep == GIB
         assert sum(size for _, _, size in parts) == pytest.approx(0.9 * 24 * GIB)
         starts[length] = likely
-    assert starts == {4096: True, 31_000: None, 60_000: False}
+    assert starts == {4096: True, 25_000: None, 60_000: False}
 
 
 @pytest.mark.parametrize(("more", "starts"), [(1.6, True), (1.4, None), (-0.2, None), (-0.3, False)])

@@ -232,15 +232,22 @@ def test_many_stages_and_slots() -> None:
     assert need.answer == "fits"
 
 
-def test_an_engine_that_may_not_start_is_unknown_and_says_so() -> None:
-    memory = {"model": "meta-llama/Meta-Llama-3.1-8B", "engine": "vllm", "share": 0.9, "length": 29_000}
+@pytest.mark.parametrize(
+    ("length", "code", "how"),
+    [
+        (25_000, "memory-unknown", "may not start"),
+        (29_000, "memory-likely", "likely does not start"),  # vllm-project/vllm#10517 did not
+    ],
+)
+def test_an_engine_that_may_not_start_says_so(length: int, code: str, how: str) -> None:
+    memory = {"model": "meta-llama/Meta-Llama-3.1-8B", "engine": "vllm", "share": 0.9, "length": length}
     memory |= {"graphs": False, "undivided": True}
     placement = {"rollout": {"placement": "0-7", "memory": memory}}
     cluster = {"num_nodes": 1, "accelerator_memory": "24145 MiB", "component_placement": placement}
     report = rankplan.check({"cluster": cluster}, "1x8", memory=True)
-    (warning,) = [one for one in report.warnings if one.code == "memory-unknown"]
-    assert "the engine of `rollout` may not start on accelerator 0 of node 0" in warning.message
-    assert "one request of 29,000 needs" in warning.message
+    (warning,) = [one for one in report.warnings if one.code == code]
+    assert f"the engine of `rollout` {how} on accelerator 0 of node 0" in warning.message
+    assert f"one request of {length:,} needs" in warning.message
 
 
 def test_components_of_one_process_count_it_once() -> None:

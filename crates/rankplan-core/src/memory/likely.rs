@@ -11,9 +11,9 @@ use super::engine::{Engine, Kind, Usage};
 use super::model::{Model, Shape};
 use super::numbers::{
     ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, ENGINE_STEPS, FILLED, FOUR_BITS,
-    FSDP, FUSED_CHUNK, Fit, GROUP_ASLEEP, LARGE_CARD, LIBRARIES, LIVE, LLM_STEPS, LOGIT_IN_PLACE, LONGEST_STEP, LOST,
-    MEGATRON, MOST_OF_GENERATED, NARROW_LOGIT, PADDED, QUANTIZED, REPACKED, SAMPLED, SCORES, SELECTIVE, SEQUENCES,
-    SERVER_STEPS, SHORT, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
+    FSDP, FUSED_CHUNK, Fit, GROUP_ASLEEP, LARGE_CARD, LIBRARIES, LIVE, LLM_STEPS, LOGIT_IN_PLACE, LONGEST_STEP,
+    LONGEST_WHOLE, LOST, MEGATRON, MOST_OF_GENERATED, NARROW_LOGIT, PADDED, QUANTIZED, REPACKED, SAMPLED, SCORES,
+    SELECTIVE, SEQUENCES, SERVER_STEPS, SHORT, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
 };
 use super::phases::Sleep;
 use super::training::{Framework, Optimizer, Recompute, Training};
@@ -319,7 +319,7 @@ impl Engine {
     /// The most tokens and requests of a step: stated, or those that an engine takes by default.
     ///
     /// By default, a step of vLLM has no more tokens than its requests at full length, and no more requests than tokens. If it
-    /// is not known how the engine is built, its version may be one that reads a request whole, up to `LONGEST_STEP`.
+    /// is not known how the engine is built, its version may be one that reads a request whole, up to `LONGEST_WHOLE`.
     fn usual_step(&self, card: f64) -> (f64, f64) {
         if self.kind != Kind::Vllm {
             let (tokens, sequences) = USUAL_STEP;
@@ -334,7 +334,7 @@ impl Engine {
         let is_large = card >= LARGE_CARD && !self.on_a100;
         let (mut tokens, requests) = if is_large { steps.large } else { steps.other };
         if self.usage.is_none() {
-            tokens = self.served().unwrap_or(tokens).clamp(tokens, LONGEST_STEP);
+            tokens = self.served().unwrap_or(tokens).clamp(tokens, LONGEST_WHOLE);
         }
         let most = self.sequences.unwrap_or(requests) * self.served().unwrap_or(f64::INFINITY);
         let batch = self.batch.unwrap_or(tokens.min(most));

@@ -165,12 +165,15 @@ pub const ENGINE_STEPS: UsualSteps = UsualSteps { large: (2048.0, 128.0), other:
 pub const LARGE_CARD: f64 = 70.0 * GIB;
 /// Tokens of a step of other engines where they are not stated, unless a request is longer; its requests. Chosen.
 pub const USUAL_STEP: (f64, f64) = (2048.0, 256.0);
-/// The longest step that is assumed of other engines and versions: longer requests are read in several. Chosen.
+/// The longest step that is assumed of other engines: longer requests are read in several. Chosen.
 pub const LONGEST_STEP: f64 = 8192.0;
+/// Tokens of a request that a vLLM of unknown version may read in one step. vLLM 0.6 reads requests of up to so many whole
+/// (`EngineArgs.create_engine_config`, `SchedulerConfig`); that it reads so many of longer ones is chosen.
+pub const LONGEST_WHOLE: f64 = 32_768.0;
 /// Room beside a request that an engine surely starts with: with less, its version decides. Runs of verl left 0.1 to 0.6 GiB, and
 /// vLLM refused with 1.4 (vllm-project/vllm#10517).
 pub const SPARE: f64 = 1.5 * GIB;
-/// What an engine lacks that surely does not start. Chosen: runs of verl started with what likely lacks 0.1 GiB.
+/// An engine that lacks more than this likely does not start. Chosen: runs of verl started that lack 0.1 GiB by these numbers.
 pub const SHORT: f64 = 0.25 * GIB;
 /// Weights with their padding. Fitted to logs of engines (`kv-log`).
 pub const PADDED: f64 = 1.01;
