@@ -63,7 +63,7 @@ def matcher(pattern: str) -> Callable[[str], object]:
 def readable(pattern: str) -> str:
     """Return the only name that a pattern matches, with repetitions as ``8(_8){9999}`` if it is long.
 
-    A pattern that matches several names is returned as it is.
+    Return a pattern that matches several names unchanged.
     """
     parts = _REPEATED.split(pattern)
     literals = parts[::3]

@@ -249,7 +249,7 @@ def _step(form: _Format, times: Times) -> float | None:
 
 
 def _sum(times: Mapping[str, float], names: tuple[str, ...]) -> float | None:
-    """Return the sum of some timers, ``None`` if the log has none of them."""
+    """Return the sum of some timers, ``None`` if they are all missing from the log."""
     found = [times[name] for name in names if name in times]
     return sum(found) if found else None
 

@@ -179,8 +179,8 @@ def search(
 ) -> Tuning:
     """Rank the placements of components with these costs on an inventory; see `rankplan.tune`.
 
-    If the config is RLinf's or rankplan's own, its sections decide which placements are valid; ``model`` is then that
-    of components whose own is unknown. ``memory`` is what components keep that their trainer's own keys tell.
+    If the config is RLinf's or rankplan's own, its sections decide which placements are valid; ``model`` is then used
+    for components whose own is unknown. ``memory`` is what components keep that their trainer's own keys tell.
     ``finish`` returns a plan with what a job file states, and raises `PlacementError` if it does not hold.
     """
     total = len(inventory.core.accelerators())
@@ -282,7 +282,7 @@ def _colocated_times(costs: Costs, ranking: list[Ranked]) -> Iterator[Diagnostic
 class _Placing:
     """What a schedule is placed with: costs, nodes, config, memory of its components, terms of lending, a job file.
 
-    ``model`` is that of components for which the config has none.
+    ``model`` is used for components whose model the config does not name.
     """
 
     costs: Costs

@@ -51,7 +51,7 @@ class SplitTime:
     """The seconds of a step on a split, from ``low`` to ``high``; a measured one is exact.
 
     ``split`` are the accelerators of trainer and rollout, ``None`` for a colocated run. ``staleness`` is ``None`` if
-    the rule has none. ``training`` and ``generation`` are the seconds of a batch's training and the pace of its
+    the rule has no levels. ``training`` and ``generation`` are the seconds of a batch's training and the pace of its
     generation, ``wait`` those in which the trainer waits, ``idle`` those in which the rollout is idle; ``None``:
     unknown. ``lends``: the trainer lends its accelerators while it waits. ``far``: from a run on far fewer or more
     accelerators.

@@ -91,6 +91,6 @@ class Sampler:
                 card.strangers.update(pid for pid in pids if self._is_strange[pid])
 
     def _is_stranger(self, pid: int) -> bool:
-        """Whether a process does not descend from the raylet of this node, as far as it is seen from here."""
+        """Whether a process, as this one sees it, does not descend from the raylet of this node."""
         lineage = ancestors(pid)
         return lineage is not None and self._raylet not in lineage

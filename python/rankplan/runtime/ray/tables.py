@@ -10,7 +10,7 @@ from rankplan.frozen import frozen
 
 @frozen
 class NodeEntry:
-    """A node. ``resources`` are its totals; a node that has left has none."""
+    """A node. ``resources`` are its totals, empty once the node has left."""
 
     node_id: str
     address: str

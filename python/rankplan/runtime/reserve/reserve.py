@@ -189,7 +189,7 @@ class Reservation(Owner):
     def vacate(self, left: set[Place]) -> None:
         """Return nodes to Ray of which no place is used any more, now that removed processes have left these places.
 
-        What ``Cluster.reserve`` reserved stays reserved, as its user has asked for it.
+        What ``Cluster.reserve`` has reserved stays reserved: its user asked for it.
         """
         with Uninterrupted(), self._changing:
             self._vacant |= left

@@ -5,8 +5,8 @@ fault. These are numbers and their arithmetic, comparisons and conditions, lists
 slices, comprehensions with several loops and conditions, and the functions of `_FUNCTIONS`. Nothing else of Python can
 be reached: no name, attribute or text has a meaning.
 
-Three limits bound the work. An expression takes at most a number of steps: one for each node, as often as it is
-evaluated, and one for each item that is gone through. A list has at most as many items as a component has processes.
+Three limits bound the work. The steps of an expression are limited: each evaluation of a node is one, and so is each
+item of a loop. A list has at most as many items as a component has processes.
 Numbers have at most 60 bits. Lists keep whole numbers in a row as ranges, so that large ones cost few steps.
 """
 

@@ -29,8 +29,8 @@ class _Equal(NamedTuple):
 def requests_on(inventory: Inventory, nodes_of_roles: Iterable[Nodes], gpus_per_node: int | None) -> Requests:
     """Return the requests for nodes, whatever roles use; ``gpus_per_node`` is ``None`` for all that a node has.
 
-    A node belongs to the first role that has accelerators there, or to none. Nodes in a row with the same role and
-    as many accelerators and CPUs are asked for together. A bundle has half of the CPUs of its node, at least one;
+    A node belongs to the first role that has accelerators there, or to none. One request is for nodes in a row with the
+    same role and as many accelerators and CPUs. A bundle has half of the CPUs of its node, at least one;
     ROLL asks for the smallest first, and sorts them by ``NODE_RANK`` after that, if the nodes have one.
     """
     rows = sorted(_equal_nodes(inventory, nodes_of_roles))
